@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/path.h"
+
+#include <limits.h>
+#include <string.h>
+#include "base/syscall.h"
+
+/* openat2 says EAGAIN while somebody renames above the path: again, but not for ever. */
+#define RESOLVE_TRIES 64
+
+int pv_path_open_root(const char *path, struct pv_pathfd *out, struct pv_err *err)
+{
+        int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (fd < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "open directory %s", path);
+        out->fd = fd;
+        return 0;
+}
+
+int pv_path_openat(struct pv_pathfd root, const char *rel, int flags, mode_t mode)
+{
+        struct open_how how = {
+                .flags = (unsigned)(flags | O_CLOEXEC),
+                .mode = flags & (O_CREAT | __O_TMPFILE) ? mode : 0,
+                .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
+        };
+        for (int i = 0; i < RESOLVE_TRIES; i++) {
+                int fd = pv_sys_openat2(root.fd, *rel ? rel : ".", &how);
+                if (fd >= 0 || (errno != EAGAIN && errno != EINTR))
+                        return fd;
+        }
+        return -1;
+}
+
+int pv_path_open_parent(struct pv_pathfd root, const char *rel, struct pv_pathfd *parent, const char **name)
+{
+        const char *slash = strrchr(rel, '/');
+        const char *last = slash ? slash + 1 : rel;
+        if (*last == '\0' || pv_streq(last, ".") || pv_streq(last, "..")) {
+                errno = EINVAL;
+                return -1;
+        }
+        pv_auto_free char *dir = slash ? pv_strndup(rel, (size_t)(slash - rel)) : pv_strdup(".");
+        int fd = pv_path_openat(root, dir, O_RDONLY | O_DIRECTORY, 0);
+        if (fd < 0)
+                return -1;
+        parent->fd = fd;
+        *name = last;
+        return 0;
+}
+
+bool pv_path_is_within(const char *path, const char *base)
+{
+        size_t n = strlen(base);
+        if (n == 1 && base[0] == '/')
+                return path[0] == '/';
+        return strncmp(path, base, n) == 0 && (path[n] == '\0' || path[n] == '/');
+}
+
+char *pv_path_normalise(const char *absolute)
+{
+        pv_auto_str out = { 0 };
+        for (const char *p = absolute; *p;) {
+                p += strspn(p, "/");
+                size_t n = strcspn(p, "/");
+                if (n == 2 && p[0] == '.' && p[1] == '.') {
+                        while (out.len > 0 && out.s[--out.len] != '/')
+                                ;
+                } else if (n > 0 && !(n == 1 && p[0] == '.')) {
+                        pv_str_putc(&out, '/');
+                        pv_str_put_bytes(&out, p, n);
+                }
+                p += n;
+        }
+        if (out.len == 0)
+                pv_str_putc(&out, '/');
+        return pv_str_steal(&out);
+}
+
+char *pv_path_join(const char *base, const char *name)
+{
+        size_t n = strlen(base);
+        if (n == 0)
+                return pv_strdup(name);
+        while (n > 0 && base[n - 1] == '/')
+                n--;
+        name += strspn(name, "/");
+        return pv_strf("%.*s/%s", (int)n, base, name);
+}
+
+int pv_path_real(const char *path, char **out, struct pv_err *err)
+{
+        char *r = realpath(path, NULL);
+        if (!r)
+                return pv_err_set(err, PV_ERR_SYS, errno, "resolve %s", path);
+        *out = r;
+        return 0;
+}
+
+int pv_path_make_dirs(const char *path, mode_t mode, struct pv_err *err)
+{
+        pv_auto_free char *p = pv_strdup(path);
+        for (char *s = p + 1;; s++) {
+                if (*s != '/' && *s != '\0')
+                        continue;
+                char c = *s;
+                *s = '\0';
+                struct stat st;
+                if (mkdir(p, mode) < 0 &&
+                    (errno != EEXIST && !(stat(p, &st) == 0 && S_ISDIR(st.st_mode)))) /* EROFS of what is there */
+                        return pv_err_set(err, PV_ERR_SYS, errno, "make directory %s", p);
+                *s = c;
+                if (c == '\0')
+                        break;
+        }
+        struct stat st;
+        if (stat(path, &st) < 0 || !S_ISDIR(st.st_mode))
+                return pv_err_set(err, PV_ERR_SYS, ENOTDIR, "make directory %s", path);
+        return 0;
+}
+
+/* Opens a directory entry for emptying, giving its owner access first where that is what is missing. */
+static int open_for_removal(int dirfd, const char *name)
+{
+        int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+        int fd = openat(dirfd, name, flags);
+        if (fd < 0 && errno == EACCES && fchmodat(dirfd, name, 0700, 0) == 0)
+                fd = openat(dirfd, name, flags);
+        return fd;
+}
+
+static int empty_dir(int fd, struct pv_err *err);
+
+static int remove_entry(int dirfd, const char *name, struct pv_err *err)
+{
+        if (unlinkat(dirfd, name, 0) == 0 || errno == ENOENT)
+                return 0;
+        if (errno != EISDIR && errno != EPERM)
+                return pv_err_set(err, PV_ERR_SYS, errno, "remove %s", name);
+        if (unlinkat(dirfd, name, AT_REMOVEDIR) == 0)
+                return 0;
+        pv_auto_fd fd = open_for_removal(dirfd, name);
+        if (fd < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "remove %s", name);
+        struct stat st;
+        if (fstat(fd, &st) == 0 && (st.st_mode & 0700) != 0700)
+                (void)fchmod(fd, 0700); /* the unlink below says why, should this not be allowed */
+        if (empty_dir(pv_fd_steal(&fd), err) < 0)
+                return pv_err_wrap(err, "%s", name);
+        if (unlinkat(dirfd, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
+                return pv_err_set(err, PV_ERR_SYS, errno, "remove %s", name);
+        return 0;
+}
+
+/* Takes fd. */
+static int empty_dir(int fd, struct pv_err *err)
+{
+        pv_auto_dir d = fdopendir(fd);
+        if (!d) {
+                int e = errno;
+                (void)close(fd);
+                return pv_err_set(err, PV_ERR_SYS, e, "read directory");
+        }
+        for (;;) {
+                errno = 0;
+                struct dirent *e = readdir(d);
+                if (!e)
+                        return errno ? pv_err_set(err, PV_ERR_SYS, errno, "read directory") : 0;
+                if (!pv_streq(e->d_name, ".") && !pv_streq(e->d_name, "..") &&
+                    remove_entry(dirfd(d), e->d_name, err) < 0)
+                        return -1;
+        }
+}
+
+int pv_path_remove_tree(int dirfd, const char *name, struct pv_err *err)
+{
+        return remove_entry(dirfd, name, err);
+}

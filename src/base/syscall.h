@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Raw system calls and constants that Debian 12's libc or headers lack. The only place for them. */
+#ifndef PV_BASE_SYSCALL_H
+#define PV_BASE_SYSCALL_H
+
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+static inline int pv_sys_openat2(int dirfd, const char *path, const struct open_how *how)
+{
+        return (int)syscall(SYS_openat2, dirfd, path, how, sizeof *how);
+}
+
+static inline int pv_sys_pidfd_open(pid_t pid, unsigned flags)
+{
+        return (int)syscall(SYS_pidfd_open, pid, flags);
+}
+
+static inline int pv_sys_pidfd_send_signal(int pidfd, int sig)
+{
+        return (int)syscall(SYS_pidfd_send_signal, pidfd, sig, NULL, 0);
+}
+
+static inline int pv_sys_close_range(unsigned first, unsigned last, unsigned flags)
+{
+        return (int)syscall(SYS_close_range, first, last, flags);
+}
+
+#endif
