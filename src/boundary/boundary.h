@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The boundary on Linux: starts a command inside it and watches it end. The theory of operation heads launch.c.
+ *
+ * The caller is the trusted supervisor: single-threaded, in the host's namespaces, with the person's own rights (root
+ * or not). Everything that is hostile starts behind the last control.
+ */
+#ifndef PV_BOUNDARY_BOUNDARY_H
+#define PV_BOUNDARY_BOUNDARY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/resource.h>
+#include "base/err.h"
+#include "base/path.h"
+#include "evidence/observation.h"
+#include "policy/plan.h"
+
+struct pv_boundary_spec {
+        const struct pv_plan *plan;
+        const struct pv_overlay *overlays; /* one a staged root, in the order of plan->roots */
+        size_t n_overlays;
+        const char *scratch; /* a private directory of this job, for throw-away layers where tmpfs lacks user xattrs;
+                                what is in it is removed by the caller afterwards; NULL: there is none */
+        int stdio[3];        /* descriptors that become 0, 1, 2; borrowed */
+        bool terminal;       /* stdio[0] is the person's terminal: hand over its foreground group */
+        bool skip_probes;    /* `inspect`, contained git: probes are recorded as not run */
+};
+
+struct pv_boundary; /* a running boundary; opaque */
+
+/*
+ * Builds the sandbox, installs every control, runs the probes and execs the command. Returns once the command was
+ * exec'd (the launcher's pipe closed on exec) with *out owned by the caller and obs filled, or fails with nothing
+ * left running; obs is filled as far as known on failure too. An unsandboxed, unstaged plan (ambient) goes through
+ * here too: nothing is installed but what the plan asks for, and obs says so.
+ * PV_ERR_UNSUPPORTED: a required dimension is not enforced here (names it and the reason); PV_ERR_NOT_EXEC and
+ * PV_ERR_NOT_FOUND: the command; PV_ERR_SYS: set-up failed.
+ */
+int pv_boundary_start(const struct pv_boundary_spec *spec, struct pv_boundary **out, struct pv_observations *obs,
+                      struct pv_err *err);
+
+enum pv_end {
+        PV_END_EXITED,
+        PV_END_SIGNALED,
+        PV_END_TIMEOUT,
+        PV_END_KILLED, /* by `pvisor kill` or because the supervisor was told to end */
+};
+
+struct pv_exit {
+        enum pv_end end;
+        int code; /* exit code, or the signal's number */
+        struct rusage usage;
+        uint64_t started_ms, ended_ms; /* CLOCK_MONOTONIC */
+};
+
+/*
+ * Watches until the command has ended and nothing of the sandbox lives any more: forwards signals, keeps the
+ * terminal's foreground right (stop, continue), enforces the time limit (TERM, grace, KILL).
+ */
+int pv_boundary_wait(struct pv_boundary *b, struct pv_exit *out, struct pv_err *err);
+
+/*
+ * A descriptor of the mounted view of root i (plan->roots order), which outlives the sandbox's processes: for the
+ * stage's comparison of the view with the host at stop. Borrowed; fd -1 when there is none.
+ */
+struct pv_pathfd pv_boundary_view(const struct pv_boundary *b, size_t i);
+
+/* The host pid of the sandbox's pid 1, for the job's record. */
+pid_t pv_boundary_init_pid(const struct pv_boundary *b);
+
+/* Kills what may still run and releases everything. */
+void pv_boundary_free(struct pv_boundary *b);
+
+/*
+ * What this host can enforce, found by trying each facility in a child (doctor): fills obs as a `--safe` run would.
+ * `fix` gets one line a missing facility: what is missing, why, and the command or setting that brings it.
+ */
+int pv_boundary_examine(struct pv_observations *obs, struct pv_strv *fix, struct pv_err *err);
+
+#endif

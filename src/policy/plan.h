@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The plan: what a run will do, decided before anything is made. policy/admit.c turns a request (options and
+ * configuration) into it; the launcher, the stage and the bundle read it; `--dry-run` prints it. All paths are
+ * absolute and normalised; those of the host side are real paths (no links in them).
+ */
+#ifndef PV_POLICY_PLAN_H
+#define PV_POLICY_PLAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include "base/err.h"
+#include "base/str.h"
+#include "evidence/observation.h"
+
+enum pv_filesystem { PV_FS_HOST, PV_FS_SANDBOX };
+enum pv_net_mode { PV_NET_AMBIENT, PV_NET_DENY_ALL };
+enum pv_stdio { PV_STDIO_INHERIT, PV_STDIO_CAPTURE };
+enum pv_mount_access { PV_MOUNT_READ, PV_MOUNT_STAGE, PV_MOUNT_WRITE };
+
+enum pv_home_mode {
+        PV_HOME_HOST,  /* HOME as it is (not sandboxed) */
+        PV_HOME_EMPTY, /* sandboxed: a private empty directory at HOME's own path */
+        PV_HOME_COW,   /* --safe: a copy-on-write view, thrown away at the end, credential stores masked */
+};
+
+struct pv_mount {
+        char *src, *dst;
+        enum pv_mount_access access; /* STAGE mounts are also in roots[] */
+};
+
+/* One directory whose changes are staged. Roots never overlap; roots[0] is the workspace. */
+enum pv_root_kind { PV_ROOT_WORKSPACE, PV_ROOT_GIT_DIR, PV_ROOT_MOUNT };
+struct pv_root {
+        enum pv_root_kind kind;
+        char *target; /* the host's directory: the lowest layer, and where apply publishes */
+        char *view;   /* where the command sees it; the same, except for --mount SRC:DST:stage */
+};
+
+/* 0 means that no limit was asked for. */
+struct pv_limits {
+        uint64_t timeout_ms;
+        uint64_t memory_bytes;
+        uint64_t max_processes;
+        uint64_t max_cpu_ms;
+        uint64_t max_open_files;
+        uint64_t max_file_bytes;
+};
+
+struct pv_plan {
+        char **argv;     /* NULL-terminated, owned */
+        char *workspace; /* a path to the workspace as the person knows it resolves to this real path */
+        char *cwd;       /* where the command starts: where the person stood */
+        bool workspace_is_git;
+
+        bool safe, strict, staged;
+        bool allow_userns;
+        enum pv_filesystem filesystem;
+        enum pv_net_mode net;
+        enum pv_home_mode home_mode;
+        enum pv_stdio stdio;
+        struct pv_limits limits;
+
+        char *home; /* of the person, real path; from the environment, else passwd */
+        struct pv_root *roots;
+        size_t n_roots; /* 0 when not staged */
+        struct pv_mount *mounts;
+        size_t n_mounts;
+        struct pv_strv devices; /* more than the minimal /dev */
+        struct pv_strv hidden;  /* paths that no view may show: the job store, a --stage directory */
+        struct pv_strv masks;   /* credential stores, relative to home, hidden under PV_HOME_COW */
+
+        struct pv_strv env;          /* NAME=VALUE, all that the command gets; never written to a file */
+        struct pv_strv env_passed;   /* names asked for with --pass-env that were present */
+        struct pv_strv env_injected; /* names that pVisor itself sets */
+
+        /* What must be enforced or the run is refused (exit 5): set by --safe and --strict. */
+        bool required[PV_DIMENSIONS];
+};
+
+void pv_plan_free(struct pv_plan *plan);
+static inline void pv_plan_freep(struct pv_plan **p)
+{
+        pv_plan_free(*p);
+        *p = NULL;
+}
+#define pv_auto_plan __attribute__((cleanup(pv_plan_freep))) struct pv_plan *
+
+/*
+ * The kernel overlay of one root, as the stage lays it out and the launcher mounts it: frozen layers newest first,
+ * with the target itself (root->target) as the lowest, which is not listed. Owned by the stage that filled it.
+ */
+struct pv_overlay {
+        const struct pv_root *root;
+        char **frozen; /* absolute paths */
+        size_t n_frozen;
+        char *upper, *work; /* absolute; NULL: a read-only view */
+};
+
+#endif

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Apply: one batch of changes, published together, recoverable, undoable. The theory of operation heads apply.c.
+ * The stage's lock is held by the caller (PV_STAGE_TAKE); the target's is taken inside.
+ */
+#ifndef PV_STAGE_APPLY_H
+#define PV_STAGE_APPLY_H
+
+#include <stdbool.h>
+#include "stage/change.h"
+
+struct pv_apply_options {
+        bool keep_times; /* published files keep the command's times, else they get the time of the apply */
+        bool dry_run;    /* all checks, nothing changed */
+};
+
+/* One path that stood in the way, or that was left partly applied by a rollback the host interfered with. */
+struct pv_conflict {
+        unsigned root;
+        char *path;
+        const char *why; /* static */
+};
+
+struct pv_apply_result {
+        char batch[32]; /* id of the batch, "" when nothing was published */
+        size_t applied; /* paths */
+        struct pv_conflict *conflicts;
+        size_t n_conflicts;
+        bool weaker; /* some path went by copy and link + rename: recorded */
+        bool partly; /* the host wrote during the rollback: its versions stay, conflicts lists them */
+};
+void pv_apply_result_fini(struct pv_apply_result *r);
+
+/*
+ * Closes the selection (selected[i] belongs to changes->item[i]) over what belongs together: new parents, hard-link
+ * groups, both halves of a rename, what an opaque or deleted directory hides. PV_ERR_USAGE when it cannot be closed.
+ */
+int pv_apply_close_selection(const struct pv_changes *changes, bool *selected, struct pv_err *err);
+
+/* PV_ERR_CONFLICT: result lists them all and nothing was changed (or, named as such, partly: see the theory). */
+int pv_apply(struct pv_stage *s, struct pv_changes *changes, const bool *selected,
+             const struct pv_apply_options *options, struct pv_apply_result *result, struct pv_err *err);
+
+/* Takes back the newest batch that is not undone yet (batch NULL), or that one. Same errors. */
+int pv_undo(struct pv_stage *s, const char *batch, struct pv_apply_result *result, struct pv_err *err);
+
+/* Drops the selected changes from the stage; the target is not touched. */
+int pv_drop_changes(struct pv_stage *s, struct pv_changes *changes, const bool *selected, struct pv_err *err);
+
+/* Finishes or takes back a batch that a crash left in this stage. *did: one static sentence, or NULL: none was. */
+int pv_apply_recover(struct pv_stage *s, const char **did, struct pv_err *err);
+
+/* Batches, oldest first; *out is the caller's to free(). */
+struct pv_batch {
+        char id[32];
+        struct timespec when;
+        size_t n_paths;
+        bool undone;
+};
+int pv_batches_list(struct pv_stage *s, struct pv_batch **out, size_t *n, struct pv_err *err);
+
+#endif

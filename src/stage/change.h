@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Changes: the net effect of a stage's layers on each root, path by path, computed by merging the layers newest first
+ * and comparing with the preimages. Costs as much as there are changes (and what is in deleted or replaced
+ * directories), never the size of the workspace.
+ */
+#ifndef PV_STAGE_CHANGE_H
+#define PV_STAGE_CHANGE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <time.h>
+#include "base/err.h"
+#include "base/sha256.h"
+#include "stage/stage.h"
+
+/* What a path is, in the stage or on the host. */
+struct pv_facts {
+        mode_t mode; /* with the type; 0: there is nothing */
+        uid_t uid;
+        gid_t gid;
+        uint64_t size, ino;
+        uint64_t rdev;
+        unsigned nlink;
+        struct timespec mtime, ctime;
+        char *link; /* target of a symbolic link, owned; else NULL */
+        bool hashed;
+        unsigned char sha256[PV_SHA256_SIZE]; /* of a regular file, when hashed */
+};
+
+enum pv_change_kind {
+        PV_CHANGE_ADDED,
+        PV_CHANGE_MODIFIED, /* content (with or without metadata), link target */
+        PV_CHANGE_DELETED,
+        PV_CHANGE_TYPE,     /* file <-> directory <-> link ... */
+        PV_CHANGE_METADATA, /* mode, owner, xattrs, times of a file only (times alone of a directory are none) */
+};
+
+enum pv_change_flags {
+        PV_CHANGE_OPAQUE = 1 << 0,  /* a directory that hides everything the lower had below it */
+        PV_CHANGE_IMPLIED = 1 << 1, /* an entry below a deleted or replaced directory: goes with it */
+        PV_CHANGE_SUSPECT = 1 << 2, /* the host may have changed it after T0 and before stop: see why */
+        PV_CHANGE_SPLIT = 1 << 3,   /* the host's file has several links; applying gives this one its own inode */
+        PV_CHANGE_XATTRS = 1 << 4,  /* extended attributes differ */
+        PV_CHANGE_MODE = 1 << 5,    /* permission bits differ */
+        PV_CHANGE_OWNER = 1 << 6,
+        PV_CHANGE_TIMES = 1 << 7,   /* mtime of a file differs and nothing else does */
+};
+
+struct pv_change {
+        unsigned root;
+        char *path; /* relative to the root, bytes, no leading or trailing '/'; "" is the root directory itself */
+        enum pv_change_kind kind;
+        unsigned flags;      /* enum pv_change_flags */
+        struct pv_facts pre; /* the target's, when the stage was taken */
+        struct pv_facts now; /* the stage's; mode 0 when deleted */
+        unsigned layer;      /* the layer that holds `now` (or the whiteout), 0 = oldest */
+        bool layer_shared;   /* another stage stands on that layer, or this stage does not own it: copy, never move */
+        char *renamed_from;  /* a deleted path whose content this one continues; else NULL */
+        uint64_t link_group; /* staged inode shared by several changes; 0 when alone */
+        const char *why;     /* with SUSPECT: a static sentence */
+};
+
+struct pv_changes {
+        struct pv_change *item; /* sorted by (root, path) with '/' lowest: parents before children, subtrees together */
+        size_t n;
+};
+
+/* *out is the caller's: pv_changes_free(). */
+int pv_changes_compute(struct pv_stage *s, struct pv_changes **out, struct pv_err *err);
+void pv_changes_free(struct pv_changes *c);
+static inline void pv_changes_freep(struct pv_changes **c)
+{
+        pv_changes_free(*c);
+        *c = NULL;
+}
+#define pv_auto_changes __attribute__((cleanup(pv_changes_freep))) struct pv_changes *
+
+/* NULL when there is none of that path. */
+struct pv_change *pv_changes_find(struct pv_changes *c, unsigned root, const char *path);
+
+/* Opens the staged entry of a change (O_PATH or more flags), confined to its layer, no links followed. -1/errno. */
+int pv_change_open_staged(struct pv_stage *s, const struct pv_change *c, int flags);
+/* Opens the target's path of a change, confined to the target, no links followed. -1/errno. */
+int pv_change_open_target(struct pv_stage *s, const struct pv_change *c, int flags);
+
+/*
+ * Compares the target's path now with the preimage of the change: true when applying may go on. When not, *why is a
+ * static sentence ("changed on the host after the stage was taken"). Hashes only when the cheap facts differ.
+ */
+bool pv_change_check(struct pv_stage *s, const struct pv_change *c, const char **why);
+
+#endif

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A stage: the copy-on-write layers of a job, its roots, their baselines. Layout of the directory:
+ *
+ *   stage.json            version, roots, layers with start clock and boot id, state
+ *   lock                  flock(2)ed by whoever runs in it or changes it
+ *   roots/<n>/layers/<k>  overlayfs upper directories in the kernel's own format, 0000 oldest
+ *   roots/<n>/work        overlayfs work directory
+ *   roots/<n>/preimages   what the target's changed paths were (written at stop)
+ *   backup/<batch>/       displaced originals of applied batches
+ *   journal               the batch that is under way
+ *
+ * Only the person's own processes touch it; the command sees it through the mount alone. What a command wrote into
+ * the layers is hostile; the files beside them are ours but may be damaged, and are checked when read.
+ */
+#ifndef PV_STAGE_STAGE_H
+#define PV_STAGE_STAGE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <time.h>
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/path.h"
+#include "policy/plan.h"
+
+#define PV_STAGE_VERSION 1
+
+enum pv_stage_lock {
+        PV_STAGE_LOOK, /* no lock: review and diff of a stage that may be running */
+        PV_STAGE_TAKE, /* exclusive; PV_ERR_BUSY at once when held: run, apply, undo, drop, checkpoint */
+};
+
+struct pv_stage; /* opaque; open descriptors of the stage directory, its roots' targets and layers */
+
+/* Makes a new stage in dir (made when missing; else it must be empty) for these roots and takes its lock. */
+int pv_stage_create(const char *dir, const struct pv_root *roots, size_t n_roots, struct pv_stage **out,
+                    struct pv_err *err);
+/*
+ * Opens an existing one. A newer version, a damaged file or a missing layer is PV_ERR_INPUT naming it. A stage whose
+ * run ended without a seal (its supervisor was killed) is sealed now, when the lock is TAKEn.
+ */
+int pv_stage_open(const char *dir, enum pv_stage_lock lock, struct pv_stage **out, struct pv_err *err);
+void pv_stage_close(struct pv_stage *s);
+static inline void pv_stage_closep(struct pv_stage **s)
+{
+        pv_stage_close(*s);
+        *s = NULL;
+}
+#define pv_auto_stage __attribute__((cleanup(pv_stage_closep))) struct pv_stage *
+
+size_t pv_stage_n_roots(const struct pv_stage *s);
+const struct pv_root *pv_stage_root(const struct pv_stage *s, size_t i);
+const char *pv_stage_dir(const struct pv_stage *s);
+bool pv_stage_is_running(const struct pv_stage *s); /* its lock is held by another process */
+
+/* Descriptors, borrowed: the stage directory, and the target of root i. */
+struct pv_pathfd pv_stage_dirfd(const struct pv_stage *s);
+struct pv_pathfd pv_stage_target(const struct pv_stage *s, size_t i);
+
+/*
+ * Prepares for a run: clears work/, takes the start clock T0 of each root from the target filesystem's own clock,
+ * notes it with the boot id in stage.json (durable before the command starts), and fills the overlays to mount.
+ * The array and what it points to belong to the stage. PV_ERR_UNSUPPORTED when the kernel's overlayfs cannot serve a
+ * root (submounts below it, owner or group not mapped here, a filesystem that refuses): the reason is named.
+ */
+int pv_stage_begin_run(struct pv_stage *s, const struct pv_overlay **overlays, size_t *n, struct pv_err *err);
+
+/* The overlays for looking only (inspect, contained git): the same layers, with this directory's upper and work. */
+int pv_stage_view_overlays(struct pv_stage *s, const char *throwaway_dir, const struct pv_overlay **overlays,
+                           size_t *n, struct pv_err *err);
+
+/*
+ * At stop: walks the upper layers, records the preimage of each changed path that has none yet, and what is suspect
+ * (target's ctime at or after T0, ancestors that are not the host's any more, a clock step, another boot).
+ * views[i] is the still-mounted view of root i or {-1}; views may be NULL (nothing is mounted any more).
+ */
+int pv_stage_seal(struct pv_stage *s, const struct pv_pathfd *views, struct pv_err *err);
+
+/* Freezes the upper of an ended stage under a name and starts a new one on top. O(1). */
+int pv_stage_checkpoint(struct pv_stage *s, const char *name, struct pv_err *err);
+/* A new stage in dir that stands on parent's layers up to the checkpoint (NULL: freezes now). O(1). */
+int pv_stage_fork(struct pv_stage *parent, const char *checkpoint, const char *dir, struct pv_stage **out,
+                  struct pv_err *err);
+/* Names of the checkpoints, oldest first. */
+int pv_stage_checkpoints(const struct pv_stage *s, struct pv_strv *names, struct pv_err *err);
+
+/* Removes the whole stage directory; refused (PV_ERR_BUSY) while another stage stands on its layers. */
+int pv_stage_remove(struct pv_stage *s, struct pv_err *err);
+/* Bytes on disk of the layers. Costs a walk of the layers. */
+int pv_stage_size(const struct pv_stage *s, uint64_t *bytes, struct pv_err *err);
+
+#endif
