@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every end-to-end test stands on; docs/testing.md shows how a test uses it.
+
+A test sees a private HOME, a clean environment and directories that vanish with it, so that neither the person's own
+configuration nor another test reaches it.
+"""
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import uuid
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+
+from lib import filesystems, processes, tree
+from lib.terminal import Terminal
+
+TOP = Path(__file__).resolve().parent.parent
+TEST_SECONDS = 120
+IS_ROOT = os.geteuid() == 0
+
+Result = namedtuple("Result", "code out err")
+
+
+def pv_skip(reason):
+    """For what this machine may lack but a machine of ours must not: PV_MUST_WORK=1 turns the skip into a failure."""
+    if os.environ.get("PV_MUST_WORK"):
+        pytest.fail(f"cannot be tested here, and PV_MUST_WORK is set: {reason}", pytrace=False)
+    pytest.skip(reason)
+
+
+# ---- which tests, and for how long ----
+
+def pytest_collection_modifyitems(config, items):
+    other_half = "user" if IS_ROOT else "root"
+    left_out = [item for item in items if item.get_closest_marker(other_half)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item):
+    """Ends a test that hangs, its fixtures included, with a traceback of where it stood."""
+    marker = item.get_closest_marker("timeout")
+    seconds = marker.args[0] if marker else TEST_SECONDS
+
+    def expired(_signum, _frame):
+        raise AssertionError(f"took longer than {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, expired)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+# ---- where ----
+
+@pytest.fixture
+def temporary():
+    """A fresh directory on a real file system, outside /tmp and /var/tmp (which a sandboxed view replaces)."""
+    base = Path(os.environ.get("HOME") or pwd.getpwuid(os.geteuid()).pw_dir) / ".cache" / "pvisor-tests"
+    base.mkdir(parents=True, exist_ok=True)
+    path = Path(tempfile.mkdtemp(prefix="t-", dir=base))
+    yield path
+    tree.remove(path)
+
+
+@pytest.fixture
+def kept():
+    """A directory for what explains a failure later (a seed, a tree): it stays, ignored by git."""
+    path = TOP / "tests" / "out"
+    try:
+        path.mkdir(exist_ok=True)
+    except OSError:  # somebody else's clone
+        path = Path(tempfile.mkdtemp(prefix="pvisor-test-out-", dir="/var/tmp"))
+    return path
+
+
+@pytest.fixture
+def tmpfs():
+    """A fresh directory on a tmpfs."""
+    path = Path(tempfile.mkdtemp(prefix="pvisor-tests-", dir="/dev/shm"))
+    yield path
+    tree.remove(path)
+
+
+@pytest.fixture(scope="session")
+def mounted_filesystems():
+    """{kind: directory}, empty where nothing can be mounted. Mounted once; each test takes a directory inside."""
+    prepared = os.environ.get("PV_TEST_FILESYSTEMS")  # by ./dev, for an ordinary user
+    if prepared:
+        yield {kind: Path(prepared) / kind for kind in filesystems.KINDS if (Path(prepared) / kind).is_dir()}
+        return
+    if not IS_ROOT:
+        yield {}
+        return
+    base = tempfile.mkdtemp(prefix="pvisor-mounts-", dir="/var/tmp")
+    mounted = filesystems.mount_all(base)
+    yield {kind: Path(place) for kind, place in mounted.items()}
+    for place in mounted.values():
+        filesystems.unmount(place)
+    shutil.rmtree(base, ignore_errors=True)
+
+
+@pytest.fixture(params=filesystems.KINDS)
+def filesystem(request, mounted_filesystems):
+    """A fresh directory on ext4, xfs, btrfs and tmpfs in turn."""
+    if request.param not in mounted_filesystems:
+        pv_skip(f"no {request.param}: it cannot be mounted here (./dev test, run as root, mounts for both halves)")
+    path = Path(tempfile.mkdtemp(prefix="t-", dir=mounted_filesystems[request.param]))
+    yield path
+    tree.remove(path)
+
+
+@pytest.fixture
+def mount_filesystem(temporary):
+    """mount_filesystem(kind, megabytes) -> a directory with a whole small file system of the test's own. Root only."""
+    mounted = []
+
+    def mount(kind, megabytes=512):
+        place = temporary / f"mount-{len(mounted)}"
+        try:
+            filesystems.mount(kind, str(place), f"{place}.img", megabytes)
+        except OSError as e:
+            pv_skip(str(e))
+        mounted.append(place)
+        return place
+
+    yield mount
+    for place in mounted:
+        filesystems.unmount(place)
+
+
+# ---- as whom ----
+
+@pytest.fixture
+def is_root():
+    return IS_ROOT
+
+
+@pytest.fixture
+def home(temporary):
+    """A fresh HOME with nothing in it but a git identity."""
+    path = temporary / "home"
+    path.mkdir(mode=0o755)
+    (path / ".gitconfig").write_text(
+        "[user]\n\tname = Test Person\n\temail = test@example.invalid\n[init]\n\tdefaultBranch = main\n")
+    return path
+
+
+@pytest.fixture
+def environment(home):
+    """All that a command under test gets to see; a test may change it before it runs anything."""
+    name = pwd.getpwuid(os.geteuid()).pw_name
+    return {"HOME": str(home), "USER": name, "LOGNAME": name, "SHELL": "/bin/bash", "TERM": "dumb", "LANG": "C.UTF-8",
+            "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+            # The sanitizers' word on a leak would be exit code 23 of a command that did its work.
+            "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "")}
+
+
+# ---- what ----
+
+@pytest.fixture(scope="session")
+def pv():
+    """The pvisor under test, absolute."""
+    path = Path(os.environ.get("PVISOR", TOP / "build" / "pvisor")).absolute()
+    if not path.exists():
+        pytest.fail(f"no {path}: build it first (./dev build), or set PVISOR", pytrace=False)
+    return str(path)
+
+
+SMALL_PROJECT = {
+    "README.md": "# A small project\n\nTwo lines.\n",
+    "src/main.c": "int main(void)\n{\n\treturn 0;\n}\n",
+    "src/util/list.c": "/* a list */\n",
+    "docs/guide.txt": "".join(f"line {i}\n" for i in range(1, 41)),
+    "data/blob.bin": bytes(range(256)) * 16,
+    ".gitignore": "/out/\n*.o\n",
+    "latest@": "docs/guide.txt",
+}
+
+
+@pytest.fixture
+def make_workspace(temporary, environment):
+    """make_workspace(files=..., git=True, where=None, name="project") -> a new directory with these files, committed."""
+
+    def make(files=None, git=True, where=None, name="project"):
+        path = Path(where or temporary) / name
+        path.mkdir(parents=True)
+        tree.build(path, SMALL_PROJECT if files is None else files)
+        if git:
+            for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "--allow-empty", "-m", "First"]):
+                subprocess.run(["git", *command], cwd=path, env=environment, check=True)
+        return path
+
+    return make
+
+
+@pytest.fixture
+def workspace(make_workspace):
+    """A git repository with a small committed project, on a real file system."""
+    return make_workspace()
+
+
+@pytest.fixture
+def plain(make_workspace):
+    """The same project without git."""
+    return make_workspace(git=False, name="plain")
+
+
+# ---- running ----
+
+@pytest.fixture
+def marker():
+    """A word that no other process carries: put it on a command line, then ask lib.processes."""
+    word = f"pvtest-{uuid.uuid4().hex}"
+    yield word
+    for pid in processes.marked(word):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+def _text(data):
+    return data.decode("utf-8", "surrogateescape") if data else ""
+
+
+@pytest.fixture
+def run(environment, temporary):
+    """run(args, cwd=, env=, input=, timeout=60, pty=False) -> (code, out, err) as text, raw bytes surrogate-escaped.
+
+    env adds to the environment (None as a value takes away). A negative code is a signal. With pty the command has
+    a terminal, out is what the terminal showed and err is empty. What outlives the time fails the test.
+    """
+
+    def call(args, cwd=None, env=None, input=None, timeout=60, pty=False):
+        full = {k: v for k, v in {**environment, **(env or {})}.items() if v is not None}
+        args, cwd = [os.fspath(a) for a in args], cwd or temporary
+        if pty:
+            with Terminal(args, cwd=cwd, env=full) as terminal:
+                if input:
+                    terminal.send(input)
+                code = terminal.wait(timeout)
+                return Result(code, terminal.output, "")
+        process = subprocess.Popen(args, cwd=cwd, env=full, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, start_new_session=True)
+        try:
+            out, err = process.communicate(input.encode() if isinstance(input, str) else input, timeout)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            raise AssertionError(f"{args} took longer than {timeout} s") from None
+        return Result(process.returncode, _text(out), _text(err))
+
+    return call
+
+
+@pytest.fixture
+def pvisor(run, pv):
+    """pvisor(*args, code=0, **as for run) -> the same result; any other exit code fails (code=None: none does)."""
+
+    def call(*args, code=0, **options):
+        result = run([pv, *args], **options)
+        assert code is None or result.code == code, (
+            f"pvisor {' '.join(map(str, args))}: exit {result.code}, wanted {code}\n{result.out}\n{result.err}")
+        return result
+
+    return call
+
+
+@pytest.fixture
+def terminal(environment, temporary):
+    """terminal(args, cwd=, env=, rows=, columns=) -> a Terminal, closed with the test."""
+    opened = []
+
+    def start(args, cwd=None, env=None, **size):
+        opened.append(Terminal([os.fspath(a) for a in args], cwd=cwd or temporary, env={**environment, **(env or {})},
+                               **size))
+        return opened[-1]
+
+    yield start
+    for each in opened:
+        each.close()

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which processes are still there: found by a word in their command line or environment."""
+import os
+import time
+
+
+def _read(path):
+    try:
+        with open(path, "rb") as f:
+            return f.read()
+    except OSError:  # gone meanwhile, or somebody else's
+        return b""
+
+
+def marked(marker):
+    """{pid: command line} of all living processes but this one whose command line or environment has the marker."""
+    word, found = os.fsencode(marker), {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        if int(pid) == os.getpid():
+            continue
+        command = _read(f"/proc/{pid}/cmdline")
+        # A zombie has neither; it is dead, whoever has yet to reap it.
+        if word in command or word in _read(f"/proc/{pid}/environ"):
+            found[int(pid)] = command.replace(b"\0", b" ").decode(errors="replace")
+    return found
+
+
+def wait_for(marker, timeout=10):
+    """The marked processes, as soon as there are any."""
+    return _until(marker, bool, timeout, "no process has")
+
+
+def assert_none(marker, within=0):
+    """Fails when a marked process lives on after so many seconds."""
+    _until(marker, lambda found: not found, within, "still alive with")
+
+
+def _until(marker, condition, seconds, complaint):
+    deadline = time.monotonic() + seconds
+    while True:
+        found = marked(marker)
+        if condition(found):
+            return found
+        if time.monotonic() >= deadline:
+            raise AssertionError(f"{complaint} {marker!r}: {found}")
+        time.sleep(0.02)
