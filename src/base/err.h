@@ -25,12 +25,15 @@ enum pv_err_kind {
 
 struct pv_err {
         enum pv_err_kind kind;
-        int sys;         /* errno where one is at the origin, else 0 */
-        char msg[512];   /* "what: why", no newline, may hold raw bytes of a path: print with pv_str_put_safe() */
-        char hint[256];  /* the fix, where there is one; else empty */
+        int sys;        /* errno where one is at the origin, else 0 */
+        char msg[512];  /* "what: why", no newline, may hold raw bytes of a path: print with pv_str_put_safe() */
+        char hint[256]; /* the fix, where there is one; else empty */
 };
 
-#define PV_ERR_INIT { .kind = PV_ERR_NONE }
+#define PV_ERR_INIT                 \
+        {                           \
+                .kind = PV_ERR_NONE \
+        }
 
 /* Sets the error; ": strerror(sys)" is appended when sys is not 0. Returns -1 always. */
 int pv_err_set(struct pv_err *e, enum pv_err_kind kind, int sys, const char *fmt, ...)

@@ -31,15 +31,15 @@ static void __attribute__((format(printf, 2, 0))) put_formatted(const char *pref
         free(text);
 }
 
-#define LOG_FUNCTION(name, least, prefix)          \
-        void name(const char *fmt, ...)            \
-        {                                          \
-                va_list ap;                        \
-                if (log_level < (least))           \
-                        return;                    \
-                va_start(ap, fmt);                 \
-                put_formatted((prefix), fmt, ap);  \
-                va_end(ap);                        \
+#define LOG_FUNCTION(name, least, prefix)         \
+        void name(const char *fmt, ...)           \
+        {                                         \
+                va_list ap;                       \
+                if (log_level < (least))          \
+                        return;                   \
+                va_start(ap, fmt);                \
+                put_formatted((prefix), fmt, ap); \
+                va_end(ap);                       \
         }
 
 LOG_FUNCTION(pv_log_note, PV_LOG_NORMAL, "pvisor: ")

@@ -21,7 +21,10 @@ static inline void pv_pathfd_closep(struct pv_pathfd *p)
         pv_fd_closep(&p->fd);
 }
 #define pv_auto_pathfd __attribute__((cleanup(pv_pathfd_closep))) struct pv_pathfd
-#define PV_PATHFD_INIT { -1 }
+#define PV_PATHFD_INIT \
+        {              \
+                -1     \
+        }
 
 /* Opens a directory that the person named (links are followed) as the root of later confined look-ups. */
 int pv_path_open_root(const char *path, struct pv_pathfd *out, struct pv_err *err);

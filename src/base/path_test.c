@@ -24,8 +24,8 @@ static int remove_root(void **state)
 
 static void normalise_and_within(void **state)
 {
-        const char *const want[][2] = { { "/", "/" },         { "//a//b/", "/a/b" },  { "/a/./b/../c", "/a/c" },
-                                        { "/..", "/" },       { "/a/../..", "/" },    { "/a/b/..", "/a" } };
+        const char *const want[][2] = { { "/", "/" },   { "//a//b/", "/a/b" }, { "/a/./b/../c", "/a/c" },
+                                        { "/..", "/" }, { "/a/../..", "/" },   { "/a/b/..", "/a" } };
         for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
                 pv_auto_free char *n = pv_path_normalise(want[i][0]);
                 assert_string_equal(n, want[i][1]);
@@ -85,8 +85,8 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(normalise_and_within),
                 cmocka_unit_test_setup_teardown(links_and_dotdot_do_not_leave_the_root, make_root, remove_root),
-                cmocka_unit_test_setup_teardown(remove_tree_takes_unreadable_directories_and_no_link_target,
-                                                make_root, remove_root),
+                cmocka_unit_test_setup_teardown(remove_tree_takes_unreadable_directories_and_no_link_target, make_root,
+                                                remove_root),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -275,13 +275,22 @@ static int parse_with_units(const char *text, const struct unit *units, size_t n
 int pv_parse_size(const char *text, uint64_t *bytes, struct pv_err *err)
 {
         static const struct unit units[] = {
-                { "", 1 },           { "b", 1 },          { "k", 1ULL << 10 },  { "kib", 1ULL << 10 },
-                { "m", 1ULL << 20 }, { "mib", 1ULL << 20 }, { "g", 1ULL << 30 },  { "gib", 1ULL << 30 },
-                { "t", 1ULL << 40 }, { "tib", 1ULL << 40 }, { "kb", 1000 },       { "mb", 1000000 },
-                { "gb", 1000000000 }, { "tb", 1000000000000ULL },
+                { "", 1 },
+                { "b", 1 },
+                { "k", 1ULL << 10 },
+                { "kib", 1ULL << 10 },
+                { "m", 1ULL << 20 },
+                { "mib", 1ULL << 20 },
+                { "g", 1ULL << 30 },
+                { "gib", 1ULL << 30 },
+                { "t", 1ULL << 40 },
+                { "tib", 1ULL << 40 },
+                { "kb", 1000 },
+                { "mb", 1000000 },
+                { "gb", 1000000000 },
+                { "tb", 1000000000000ULL },
         };
-        return parse_with_units(text, units, sizeof units / sizeof *units, "size (such as 512MiB or 4GB)", bytes,
-                                err);
+        return parse_with_units(text, units, sizeof units / sizeof *units, "size (such as 512MiB or 4GB)", bytes, err);
 }
 
 int pv_parse_duration(const char *text, uint64_t *ms, struct pv_err *err)
@@ -289,8 +298,8 @@ int pv_parse_duration(const char *text, uint64_t *ms, struct pv_err *err)
         static const struct unit units[] = {
                 { "", 1000 }, { "ms", 1 }, { "s", 1000 }, { "m", 60000 }, { "h", 3600000 }, { "d", 86400000 },
         };
-        return parse_with_units(text, units, sizeof units / sizeof *units, "duration (such as 500ms, 30s or 5m)",
-                                ms, err);
+        return parse_with_units(text, units, sizeof units / sizeof *units, "duration (such as 500ms, 30s or 5m)", ms,
+                                err);
 }
 
 void pv_str_put_size(struct pv_str *b, uint64_t bytes)

@@ -17,12 +17,16 @@ static void terminal_escapes_become_text(void **state)
         assert_safe("a\033[2Jb", "a\\x1b[2Jb");
         assert_safe("a\nb\tc\\d\r", "a\\nb\\tc\\\\d\\x0d");
         assert_safe("\x7f", "\\x7f");
-        assert_safe("\xc2\x9b" "31m", "\\xc2\\x9b31m"); /* C1 CSI in UTF-8 */
+        assert_safe("\xc2\x9b"
+                    "31m",
+                    "\\xc2\\x9b31m"); /* C1 CSI in UTF-8 */
         assert_safe("\x9b", "\\x9b");
         assert_safe("caf\xc3\xa9", "caf\xc3\xa9");
-        assert_safe("\xe2\x80\xae" "txt", "\\xe2\\x80\\xaetxt"); /* right-to-left override */
-        assert_safe("\xc0\xaf", "\\xc0\\xaf");                   /* overlong */
-        assert_safe("\xed\xa0\x80", "\\xed\\xa0\\x80");          /* surrogate */
+        assert_safe("\xe2\x80\xae"
+                    "txt",
+                    "\\xe2\\x80\\xaetxt");              /* right-to-left override */
+        assert_safe("\xc0\xaf", "\\xc0\\xaf");          /* overlong */
+        assert_safe("\xed\xa0\x80", "\\xed\\xa0\\x80"); /* surrogate */
         assert_safe("\xf0\x9f\x98\x80", "\xf0\x9f\x98\x80");
         assert_safe("", "");
 }
