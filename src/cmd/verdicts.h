@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The stage's changes with what git/ says of each: what review, diff, apply and drop decide on. */
+#ifndef PV_CMD_VERDICTS_H
+#define PV_CMD_VERDICTS_H
+
+#include <stdbool.h>
+#include "base/err.h"
+#include "git/classify.h"
+#include "stage/change.h"
+
+struct pv_verdicts {
+        size_t n;                      /* as many as there are changes, in their order */
+        struct pv_path_change *change; /* borrows from the changes */
+        struct pv_verdict *item;
+        struct pv_strv hooks_paths;
+        bool ignore_known; /* git was asked; else nothing counts as ignored */
+        char no_git[160];  /* with !ignore_known: why, a clause for people; else "" */
+};
+void pv_verdicts_fini(struct pv_verdicts *v);
+#define pv_auto_verdicts __attribute__((cleanup(pv_verdicts_fini))) struct pv_verdicts
+
+/*
+ * Classifies all changes. view: git over the staged view, or NULL (then nothing is ignored). A git that fails
+ * or is missing is not an error: see ignore_known. The changes must outlive *out.
+ */
+int pv_verdicts_make(struct pv_stage *s, const struct pv_changes *changes, const struct pv_git_runner *view,
+                     struct pv_verdicts *out, struct pv_err *err);
+
+#endif
