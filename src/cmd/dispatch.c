@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finds the command that argv names, here or in another executable of this installation. */
+#include <limits.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/log.h"
+#include "base/path.h"
+#include "cmd/command.h"
+
+static const struct pv_command *find_own(const struct pv_command *const *own, const char *name)
+{
+        for (; *own; own++)
+                if (pv_streq((*own)->name, name))
+                        return *own;
+        return NULL;
+}
+
+/*
+ * Relative to this executable, so that an installed tree works wherever it is moved: bin/pvisor finds
+ * libexec/pvisor/NAME, what stands in libexec/pvisor finds its neighbours and bin/pvisor, and all find each other
+ * in the build directory. Returns only on failure.
+ */
+static int exec_other(const char *executable, char **argv, struct pv_err *err)
+{
+        static const char *const places[] = { "../libexec/pvisor", ".", "../../bin" };
+        char self[PATH_MAX];
+        ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+        if (n < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "/proc/self/exe");
+        self[n] = '\0';
+        *strrchr(self, '/') = '\0';
+        for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+                pv_auto_free char *path = pv_strf("%s/%s/%s", self, places[i], executable);
+                (void)execv(path, argv);
+                if (errno != ENOENT && errno != ENOTDIR)
+                        return pv_err_set(err, PV_ERR_SYS, errno, "%s", path);
+        }
+        (void)pv_err_set(err, PV_ERR_SYS, ENOENT, "%s/../libexec/pvisor/%s", self, executable);
+        return pv_err_hint(err, "the installation is not whole: install pVisor again");
+}
+
+static int unknown_command(const char *word, struct pv_err *err)
+{
+        struct pv_closest closest = { .word = word };
+        const char *name;
+        for (size_t i = 0; (name = pv_command_name(i)); i++)
+                pv_closest_offer(&closest, name);
+        (void)pv_err_set(err, PV_ERR_USAGE, 0, "%s: no such command", word);
+        if (closest.best)
+                return pv_err_hint(err, "did you mean `pvisor %s`? to run a program: pvisor run -- %s ...",
+                                   closest.best, word);
+        return pv_err_hint(err, "to run it as a program: pvisor run -- %s ...; `pvisor help` lists the commands", word);
+}
+
+/* Runs command `name` with argv, whose first word is replaced by the name. */
+static int run_named(const struct pv_command *const *own, const char *name, int argc, char **argv, struct pv_err *err)
+{
+        const struct pv_command *c = find_own(own, name);
+        const char *executable = pv_command_executable(name);
+        if (c)
+                return pv_command_main(c, argc, argv);
+        if (!executable)
+                return unknown_command(name, err);
+        pv_auto_free char **next = pv_calloc((size_t)argc + 2, sizeof(char *));
+        next[0] = (char *)executable;
+        next[1] = (char *)name;
+        memcpy(next + 2, argv + 1, (size_t)argc * sizeof(char *)); /* with the NULL */
+        return exec_other(executable, next, err);
+}
+
+static int dispatch(const struct pv_command *const *own, int argc, char **argv, struct pv_err *err)
+{
+        char help[] = "--help";
+        char *asked[] = { argv[0], help, NULL };
+        if (argc < 2 || pv_streq(argv[1], "--help") || pv_streq(argv[1], "-h"))
+                return run_named(own, "help", 1, argv, err);
+        if (pv_streq(argv[1], "--version") || pv_streq(argv[1], "-V"))
+                return run_named(own, "version", 1, argv, err);
+        if (argv[1][0] == '-')
+                return run_named(own, "run", argc, argv, err);
+        if (pv_streq(argv[1], "spawn"))
+                return run_named(own, "run", argc - 1, argv + 1, err);
+        if (pv_streq(argv[1], "help") && argc == 3 && argv[2][0] != '-')
+                return run_named(own, pv_streq(argv[2], "spawn") ? "run" : argv[2], 2, asked, err);
+        return run_named(own, argv[1], argc - 1, argv + 1, err);
+}
+
+int pv_dispatch(const struct pv_command *const *own, int argc, char **argv)
+{
+        struct pv_err err = PV_ERR_INIT;
+        int code = dispatch(own, argc, argv, &err);
+        if (code >= 0)
+                return code;
+        pv_log_err(&err);
+        return pv_err_exit_code(&err);
+}
