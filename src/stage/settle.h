@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What apply, undo, drop and recovery need of a stage beyond stage.h: its layers one by one, and the baseline (the
+ * preimages) moved along when a change has been decided on. Inside src/stage only.
+ */
+#ifndef PV_STAGE_SETTLE_H
+#define PV_STAGE_SETTLE_H
+
+#include "stage/change.h"
+#include "stage/stage.h"
+
+/* Layers of root i; 0 is the oldest, n - 1 the upper. */
+unsigned pv_stage_n_layers(const struct pv_stage *s, size_t root);
+/* Borrowed descriptor (O_PATH or O_RDONLY) of a layer's directory. */
+struct pv_pathfd pv_stage_layer(const struct pv_stage *s, size_t root, unsigned layer);
+/* Another stage stands on it, this stage does not own it, or it is mounted by a running job: never move out of it. */
+bool pv_stage_layer_is_shared(const struct pv_stage *s, size_t root, unsigned layer);
+
+/* One path whose baseline moves. */
+struct pv_rebase {
+        unsigned root;
+        const char *path;
+        const struct pv_facts *facts; /* the new preimage (mode 0: nothing is there); NULL: forget the path's preimage */
+};
+
+/*
+ * Replaces or forgets the preimages of these paths in one durable step; doing it twice is harmless (recovery repeats
+ * it). Suspicion noted at stop goes with the old preimage. A later change of a forgotten path gets a new preimage at
+ * the next stop.
+ */
+int pv_stage_rebase(struct pv_stage *s, const struct pv_rebase *paths, size_t n, struct pv_err *err);
+
+#endif
