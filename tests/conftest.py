@@ -20,6 +20,8 @@ from lib import filesystems, processes, tree
 from lib.terminal import Terminal
 
 TOP = Path(__file__).resolve().parent.parent
+# An emulated processor needs more time for the same test.
+SLOWNESS = float(os.environ.get("PV_TEST_SLOWNESS", "1"))
 TEST_SECONDS = 120
 IS_ROOT = os.geteuid() == 0
 
@@ -47,7 +49,7 @@ def pytest_collection_modifyitems(config, items):
 def pytest_runtest_protocol(item):
     """Ends a test that hangs, its fixtures included, with a traceback of where it stood."""
     marker = item.get_closest_marker("timeout")
-    seconds = marker.args[0] if marker else TEST_SECONDS
+    seconds = (marker.args[0] if marker else TEST_SECONDS) * SLOWNESS
 
     def expired(_signum, _frame):
         raise AssertionError(f"took longer than {seconds} s")
@@ -242,7 +244,7 @@ def run(environment, temporary):
 
     def call(args, cwd=None, env=None, input=None, timeout=60, pty=False):
         full = {k: v for k, v in {**environment, **(env or {})}.items() if v is not None}
-        args, cwd = [os.fspath(a) for a in args], cwd or temporary
+        args, cwd, timeout = [os.fspath(a) for a in args], cwd or temporary, timeout * SLOWNESS
         if pty:
             with Terminal(args, cwd=cwd, env=full) as terminal:
                 if input:

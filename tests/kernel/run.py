@@ -1,0 +1,204 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the suite on Debian's own kernel, in QEMU: ./dev test --kernel. docs/testing.md says how it is put together.
+
+usage: run.py BUILD-DIRECTORY [PYTEST-ARGUMENT...]
+
+The guest is a microvm under TCG: a nested KVM that opens is not yet one that works. Its root is this machine's, shared
+read-only over virtio-fs, so that every program the tests need is there; what is written goes to a scratch ext4 disk
+and to tmpfs. tests/kernel/guest is its init. The exit status is the guest's.
+"""
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+TOP = HERE.parent.parent
+PACKAGE = "linux-image-cloud-amd64"
+# Enough to find the root and the scratch disk, each after what it needs; the guest's modprobe loads the others.
+EARLY_MODULES = ("virtio_ring", "virtio", "virtio_mmio", "fuse", "virtiofs", "virtio_blk")
+MEMORY = "3G"
+SCRATCH_BYTES = 8 << 30  # a sparse file
+WHOLE_RUN_SECONDS = int(os.environ.get("PV_KERNEL_SECONDS", "2400"))
+# What the guest says last, on a line of its own.
+EXIT_MARK = "pv-guest: exit "
+
+# The initramfs' only program besides busybox: mounts the shared root and hands over to the guest's init in it.
+EARLY_INIT = """#!/bin/busybox sh
+/bin/busybox mount -t proc proc /proc
+for module in {modules}; do /bin/busybox insmod /$module.ko || echo "pv-guest: no $module"; done
+/bin/busybox mount -t virtiofs -o ro root /root || {{ echo "{mark}1"; /bin/busybox poweroff -f; }}
+/bin/busybox mount -t devtmpfs dev /root/dev
+exec /bin/busybox switch_root /root /bin/bash {guest}
+"""
+
+
+def fail(message):
+    sys.exit(f"dev: test --kernel: {message}")
+
+
+def kernel_package():
+    """The name of the package that the metapackage stands for, or None."""
+    listed = subprocess.run(["apt-cache", "depends", PACKAGE], capture_output=True, text=True, check=False).stdout
+    return next((line.split()[-1] for line in listed.splitlines() if "Depends: linux-image" in line), None)
+
+
+def fetch_kernel(directory):
+    """The kernel package unpacked below directory: downloaded once, never installed."""
+    unpacked = directory / "kernel"
+    if unpacked.exists():
+        return unpacked
+    name = kernel_package()
+    if not name:  # a new machine has no lists
+        subprocess.run(["apt-get", "-qq", "update"], check=False)
+        name = kernel_package() or fail(f"no package {PACKAGE} is known")
+    part = directory / "kernel.part"
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir()
+    print(f"downloading {name}", flush=True)
+    if subprocess.run(["apt-get", "-qq", "-o", "APT::Sandbox::User=root", "download", name], cwd=part).returncode:
+        fail(f"cannot download {name}")
+    (package,) = part.glob("*.deb")
+    subprocess.run(["dpkg-deb", "-x", package, part], check=True)
+    package.unlink()
+    subprocess.run(["depmod", "-b", part, version_of(part)], check=True)
+    part.rename(unpacked)
+    return unpacked
+
+
+def version_of(unpacked):
+    return next((unpacked / "boot").glob("vmlinuz-*")).name.removeprefix("vmlinuz-")
+
+
+def make_initramfs(unpacked, path):
+    """busybox, the early modules and EARLY_INIT, as a cpio archive."""
+    with tempfile.TemporaryDirectory() as name:
+        top = Path(name)
+        for directory in ("bin", "proc", "root"):
+            (top / directory).mkdir()
+        shutil.copy2("/bin/busybox", top / "bin/busybox")
+        for module in EARLY_MODULES:
+            found = next((unpacked / "lib/modules").rglob(module + ".ko"))
+            shutil.copy(found, top / found.name)
+        init = top / "init"
+        init.write_text(EARLY_INIT.format(modules=" ".join(EARLY_MODULES), mark=EXIT_MARK,
+                                          guest=shlex.quote(str(HERE / "guest"))))
+        init.chmod(0o755)
+        names = "\n".join(str(p.relative_to(top)) for p in sorted(top.rglob("*")))
+        with open(path, "wb") as archive:
+            subprocess.run(["cpio", "-o", "-H", "newc", "--quiet", "-R", "0:0"], cwd=top, input=names.encode(),
+                           stdout=archive, check=True)
+
+
+def make_scratch(work, build, unpacked, arguments):
+    """An ext4 disk with what the guest is to do: the installed tree, a copy of the suite, and a file of settings."""
+    top = work / "scratch"
+    (top / "src").mkdir(parents=True)
+    for name in ("tests", "src", "docs", "pytest.ini"):
+        source = TOP / name
+        if source.is_dir():
+            shutil.copytree(source, top / "src" / name, symlinks=True, ignore=shutil.ignore_patterns("out", "__pycache__"))
+        else:
+            shutil.copy(source, top / "src" / name)
+    subprocess.run(["meson", "install", "-C", build, "--no-rebuild"], env={**os.environ, "DESTDIR": str(top / "installed")},
+                   check=True, stdout=subprocess.DEVNULL)
+    (top / "settings").write_text(
+        f"modules={shlex.quote(str(unpacked))}\n"
+        f"must_work={shlex.quote(os.environ.get('PV_MUST_WORK', ''))}\n"
+        f"arguments=({' '.join(map(shlex.quote, arguments))})\n")
+    disk = work / "scratch.img"
+    with open(disk, "wb") as f:
+        f.truncate(SCRATCH_BYTES)
+    subprocess.run(["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=1", "-d", top, disk], check=True)
+    shutil.rmtree(top)
+    return disk
+
+
+def start_share(work):
+    """virtiofsd on a read-only view of this machine's root, in a mount namespace that ends with it."""
+    socket, view = work / "share.sock", work / "view"
+    view.mkdir()
+    log = open(work / "virtiofsd.log", "wb")
+    script = ('mount --rbind / "$1" && mount -o remount,bind,ro "$1" && '
+              'exec /usr/lib/qemu/virtiofsd --socket-path="$2" -o source="$1",cache=always,xattr')
+    share = subprocess.Popen(["unshare", "--mount", "sh", "-c", script, "share", view, socket],
+                             stdout=log, stderr=log, start_new_session=True)
+    deadline = time.monotonic() + 10
+    while not socket.exists():
+        if share.poll() is not None or time.monotonic() > deadline:
+            fail("virtiofsd does not start:\n" + (work / "virtiofsd.log").read_text())
+        time.sleep(0.02)
+    return share, socket
+
+
+def boot(unpacked, work, disk, socket):
+    """Starts the guest; its console is our pipe."""
+    make_initramfs(unpacked, work / "initramfs")
+    kernel = unpacked / "boot" / f"vmlinuz-{version_of(unpacked)}"
+    return subprocess.Popen(
+        ["qemu-system-x86_64", "-M", "microvm,acpi=on,memory-backend=mem", "-global", "virtio-mmio.force-legacy=off",
+         "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", MEMORY,
+         "-object", f"memory-backend-memfd,id=mem,size={MEMORY},share=on",
+         "-nodefaults", "-no-user-config", "-no-reboot", "-nographic", "-serial", "stdio",
+         "-kernel", str(kernel), "-initrd", str(work / "initramfs"),
+         # nokaslr: the relocation takes seconds under TCG.
+         "-append", "console=ttyS0 quiet nokaslr panic=-1 mitigations=off random.trust_cpu=on",
+         "-chardev", f"socket,id=share,path={socket}", "-device", "vhost-user-fs-device,chardev=share,tag=root",
+         "-drive", f"id=scratch,file={disk},format=raw,if=none,cache=unsafe", "-device", "virtio-blk-device,drive=scratch",
+         "-device", "virtio-rng-device"],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+
+
+def follow(guest):
+    """Prints what the guest prints until it ends; its exit status, or None when it never said one."""
+    status = None
+    for line in guest.stdout:
+        text = line.decode(errors="replace").replace("\r", "").rstrip("\n")
+        if text.startswith(EXIT_MARK):
+            status = int(text.removeprefix(EXIT_MARK))
+        else:
+            print(text, flush=True)
+    return status
+
+
+def main(build, arguments):
+    if os.geteuid() != 0:
+        fail("needs root: virtiofsd shares this machine's files only then with their owners")
+    processes = []
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGALRM, stop)
+    signal.alarm(WHOLE_RUN_SECONDS)
+    with tempfile.TemporaryDirectory(prefix="pvisor-kernel-", dir="/var/tmp") as name:
+        work, status = Path(name), None
+        try:
+            unpacked = fetch_kernel(Path(build))
+            disk = make_scratch(work, build, unpacked, arguments or ["-m", "kernel", "tests"])
+            share, socket = start_share(work)
+            processes.append(share)
+            guest = boot(unpacked, work, disk, socket)
+            processes.append(guest)
+            status = follow(guest)
+        except KeyboardInterrupt:
+            print("dev: test --kernel: stopped")
+        finally:
+            for each in processes:
+                if each.poll() is None:
+                    os.killpg(each.pid, signal.SIGKILL)
+                each.wait()
+    if status is None:
+        fail("the guest ended without a result")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2:]))
