@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The job store: directories are the database. $PVISOR_HOME, else $XDG_STATE_HOME/pvisor, else ~/.local/state/pvisor.
+ * Directories are 0700, files 0600. The theory of operation heads store.c.
  *
- *   jobs/<id>/request.json   what was asked (names of variables, never values)
- *   jobs/<id>/state.json     pid and start time of the supervisor, exit when ended; rewritten whole
+ *   jobs/<id>/request.json   what was asked and planned (names of variables, never values); written once
+ *   jobs/<id>/lock           flock(2)ed as long as the supervisor lives; holds its pid and start time
+ *   jobs/<id>/state.json     how it ended and what was decided since; absent until then; rewritten whole
  *   jobs/<id>/bundle.json    the Run Bundle
  *   jobs/<id>/events.jsonl   append-only
+ *   jobs/<id>/stdout.log, stderr.log   with --stdio capture
  *   jobs/<id>/stage/         unless --stage DIR: request.json says where it is
+ *   jobs/.new-*              a job that is being made, or whose making was interrupted
  *   workspaces/<hash>/last   symbolic link to the newest job of that workspace
  */
 #ifndef PV_JOB_STORE_H
@@ -17,8 +21,20 @@
 #include <time.h>
 #include "base/err.h"
 #include "base/path.h"
+#include "policy/plan.h"
 
-#define PV_JOB_ID_TEXT 40 /* "run-20260131-120000-1a2b" and a NUL */
+#define PV_JOB_ID_TEXT  40 /* "run-20260131-120000-1a2b" and a NUL */
+#define PV_JOB_NAME_MAX 64
+#define PV_JOB_FORMAT   1 /* of request.json and state.json; a higher one is refused by name */
+
+#define PV_JOB_REQUEST "request.json"
+#define PV_JOB_STATE   "state.json"
+#define PV_JOB_BUNDLE  "bundle.json"
+#define PV_JOB_EVENTS  "events.jsonl"
+#define PV_JOB_STDOUT  "stdout.log"
+#define PV_JOB_STDERR  "stderr.log"
+#define PV_JOB_LOCK    "lock"
+#define PV_JOB_STAGE   "stage"
 
 enum pv_job_state {
         PV_JOB_RUNNING,
@@ -26,6 +42,10 @@ enum pv_job_state {
         PV_JOB_LOST,   /* its supervisor was killed: nobody wrote an end */
         PV_JOB_FAILED, /* pVisor failed before the command started */
 };
+const char *pv_job_state_name(enum pv_job_state s); /* "running", ... */
+
+/* Where a job's stage comes from, other than being new. */
+enum pv_job_origin { PV_JOB_NEW, PV_JOB_CONTINUES, PV_JOB_FORKED };
 
 struct pv_job {
         char id[PV_JOB_ID_TEXT];
@@ -33,9 +53,17 @@ struct pv_job {
         char *name; /* or NULL */
         char *workspace;
         char *stage_dir; /* absolute, or NULL when not staged */
+        enum pv_job_origin origin;
+        char *parent;     /* id of the job that this one continues or was forked from; or NULL */
+        char *checkpoint; /* of the parent, where the fork stands; or NULL */
         enum pv_job_state state;
         struct timespec started, ended; /* 0 when not known */
-        int exit_code;                  /* -1 when not known */
+        int exit_code;                  /* as `run` returned it; -1 when not known */
+        const char *end;                /* static: "exited", "signaled", "timeout", "killed"; NULL when not known */
+        char *failure;                  /* with FAILED: the reason; or NULL */
+        long long changes;              /* paths still staged when last counted; -1 when not known */
+        long long applied;              /* paths applied and not undone; 0 when none */
+        bool dropped;                   /* its changes were thrown away: nothing is left to apply */
         json_t *request;                /* owned */
 };
 void pv_job_free(struct pv_job *j);
@@ -50,12 +78,87 @@ static inline void pv_job_freep(struct pv_job **j)
 int pv_store_path(char **out, struct pv_err *err);
 
 /*
- * Resolves `last` (newest of this workspace), an id or unique prefix, a --name or a stage directory. PV_ERR_NO_JOB;
- * PV_ERR_USAGE when ambiguous.
+ * Making and ending a job: the supervisor's side.
+ */
+
+/* PV_ERR_USAGE unless name is 1-64 of [A-Za-z0-9._-], starts with a letter or digit and cannot be taken for an id. */
+int pv_job_check_name(const char *name, struct pv_err *err);
+
+struct pv_job_birth {
+        const struct pv_plan *plan;
+        const char *name;      /* checked here too; or NULL */
+        const char *stage_dir; /* --stage DIR or the continued stage, absolute; NULL: stage/ in the job's directory,
+                                  should the plan be staged */
+        enum pv_job_origin origin;
+        const char *parent, *checkpoint; /* or NULL */
+};
+
+/* A job whose supervisor this process is. */
+struct pv_live_job {
+        struct pv_job *job; /* owned */
+        int lock;           /* close-on-exec; its closing by the last holder ends the job, by whatever death */
+};
+#define PV_LIVE_JOB_INIT \
+        {                \
+                NULL, -1 \
+        }
+
+/*
+ * Makes the job's directory with its request and lock, and the workspace's `last` link. Nothing is synced: see
+ * store.c. The stage's directory is named in job->stage_dir but not made. A full or read-only or foreign store is
+ * PV_ERR_SYS with a hint.
+ */
+int pv_job_create(const struct pv_job_birth *birth, struct pv_live_job *out, struct pv_err *err);
+
+/* Events, each one line and one write; fields (an object, or NULL) are taken. A failure is silent: events are
+ * never a reason to lose a run. "at" and "event" are added. */
+void pv_job_event(const struct pv_job *job, const char *event, json_t *fields);
+
+struct pv_job_end {
+        enum pv_job_state state;      /* ENDED or FAILED */
+        const char *end;              /* "exited", "signaled", "timeout", "killed"; NULL with FAILED */
+        int exit_code;                /* what `run` returns */
+        long long changes;            /* -1: not known */
+        const struct pv_err *failure; /* with FAILED */
+};
+/* Writes state.json and the event; the lock stays held until pv_live_job_fini(), the process's last act. */
+int pv_job_end(struct pv_live_job *live, const struct pv_job_end *end, struct pv_err *err);
+
+void pv_live_job_fini(struct pv_live_job *live);
+#define pv_auto_live_job __attribute__((cleanup(pv_live_job_fini))) struct pv_live_job
+
+/*
+ * Finding jobs: the side of every other command.
+ */
+
+/*
+ * Resolves NULL or `last` (newest of this workspace), an id, a --name (of this workspace before others), a unique
+ * prefix of an id or its last four digits, or a stage directory (anything with a slash, or "."). PV_ERR_NO_JOB when
+ * there is none; PV_ERR_USAGE when ambiguous; PV_ERR_INPUT when it is there but damaged, or of a newer pVisor.
  */
 int pv_job_select(const char *selector, const char *workspace, struct pv_job **out, struct pv_err *err);
 
-/* All jobs, newest first; damaged ones are skipped and counted in *damaged. */
+/* One job by its exact id. */
+int pv_job_load(const char *store, const char *id, struct pv_job **out, struct pv_err *err);
+
+/* All jobs, newest first (free with pv_job_list_free); damaged ones are counted in *damaged. No store: none. */
 int pv_job_list(struct pv_job ***out, size_t *n, size_t *damaged, struct pv_err *err);
+void pv_job_list_free(struct pv_job **jobs, size_t n);
+
+/* Rewrites state.json from job's changes, applied, dropped (and how it ended, as it was read). */
+int pv_job_save_decisions(const struct pv_job *job, struct pv_err *err);
+
+/* The job's directory (O_RDONLY | O_DIRECTORY); the descriptor is the caller's. */
+int pv_job_open_dir(const struct pv_job *job, struct pv_err *err);
+
+/*
+ * The supervisor of a running job as a pidfd, verified by its start time. PV_ERR_NO_JOB: it has ended meanwhile.
+ */
+int pv_job_open_supervisor(const struct pv_job *job, pid_t *pid, int *pidfd, struct pv_err *err);
+
+/*
+ * The plan that request.json holds: what `inspect` and `fork` start from. env holds names without values.
+ */
+int pv_job_plan(const struct pv_job *job, struct pv_plan **out, struct pv_err *err);
 
 #endif

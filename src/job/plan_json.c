@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The plan in request.json, and back: what `inspect` and `fork` start from. The environment goes out as names alone;
+ * whoever reads a plan back fills env anew.
+ */
+#include <string.h>
+#include "base/json.h"
+#include "job/store_internal.h"
+
+/* As many of anything as a plan may hold when it is read back. */
+#define LIST_MAX 4096
+#define ARGS_MAX (2U << 20)
+
+static const char *const filesystems[] = { [PV_FS_HOST] = "host", [PV_FS_SANDBOX] = "sandbox", NULL };
+static const char *const networks[] = { [PV_NET_AMBIENT] = "ambient", [PV_NET_DENY_ALL] = "deny-all", NULL };
+static const char *const homes[] = {
+        [PV_HOME_HOST] = "host", [PV_HOME_EMPTY] = "empty", [PV_HOME_COW] = "copy-on-write", NULL
+};
+static const char *const stdios[] = { [PV_STDIO_INHERIT] = "inherit", [PV_STDIO_CAPTURE] = "capture", NULL };
+static const char *const accesses[] = {
+        [PV_MOUNT_READ] = "read", [PV_MOUNT_STAGE] = "stage", [PV_MOUNT_WRITE] = "write", NULL
+};
+static const char *const root_kinds[] = {
+        [PV_ROOT_WORKSPACE] = "workspace", [PV_ROOT_GIT_DIR] = "git-dir", [PV_ROOT_MOUNT] = "mount", NULL
+};
+
+static json_t *bytes_list(char *const *v, size_t n)
+{
+        json_t *list = json_array();
+        for (size_t i = 0; i < n; i++)
+                (void)json_array_append_new(list, pv_json_bytes(v[i]));
+        return list;
+}
+
+static json_t *names_of(const struct pv_strv *env)
+{
+        json_t *list = json_array();
+        for (size_t i = 0; i < env->n; i++) {
+                pv_auto_free char *name = pv_strndup(env->v[i], strcspn(env->v[i], "="));
+                (void)json_array_append_new(list, pv_json_bytes(name));
+        }
+        return list;
+}
+
+static json_t *roots_json(const struct pv_plan *p)
+{
+        json_t *list = json_array();
+        for (size_t i = 0; i < p->n_roots; i++)
+                (void)json_array_append_new(list, json_pack("{s:s, s:o, s:o}", "kind", root_kinds[p->roots[i].kind],
+                                                            "target", pv_json_bytes(p->roots[i].target), "view",
+                                                            pv_json_bytes(p->roots[i].view)));
+        return list;
+}
+
+static json_t *mounts_json(const struct pv_plan *p)
+{
+        json_t *list = json_array();
+        for (size_t i = 0; i < p->n_mounts; i++)
+                (void)json_array_append_new(list, json_pack("{s:o, s:o, s:s}", "src", pv_json_bytes(p->mounts[i].src),
+                                                            "dst", pv_json_bytes(p->mounts[i].dst), "access",
+                                                            accesses[p->mounts[i].access]));
+        return list;
+}
+
+static json_t *limits_json(const struct pv_limits *l)
+{
+        return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "timeout_ms", (json_int_t)l->timeout_ms, "memory_bytes",
+                         (json_int_t)l->memory_bytes, "max_processes", (json_int_t)l->max_processes, "max_cpu_ms",
+                         (json_int_t)l->max_cpu_ms, "max_open_files", (json_int_t)l->max_open_files, "max_file_bytes",
+                         (json_int_t)l->max_file_bytes);
+}
+
+static json_t *required_json(const struct pv_plan *p)
+{
+        json_t *list = json_array();
+        for (int d = 0; d < PV_DIMENSIONS; d++)
+                if (p->required[d])
+                        (void)json_array_append_new(list, json_string(pv_dimension_name((enum pv_dimension)d)));
+        return list;
+}
+
+static size_t count(char *const *v)
+{
+        size_t n = 0;
+        while (v && v[n])
+                n++;
+        return n;
+}
+
+json_t *pv_job_plan_json(const struct pv_plan *p)
+{
+        json_t *j = json_pack("{s:o, s:s, s:o, s:o, s:o, s:b, s:b, s:b, s:b, s:b}", "argv",
+                              bytes_list(p->argv, count(p->argv)), "executor", "host", "workspace",
+                              pv_json_bytes(p->workspace), "cwd", pv_json_bytes(p->cwd), "home", pv_json_bytes(p->home),
+                              "workspace_is_git", p->workspace_is_git, "safe", p->safe, "strict", p->strict, "staged",
+                              p->staged, "allow_userns", p->allow_userns);
+        pv_auto_json more = json_pack(
+                "{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:{s:o, s:o, s:o}}", "filesystem",
+                filesystems[p->filesystem], "network", networks[p->net], "home_mode", homes[p->home_mode], "stdio",
+                stdios[p->stdio], "limits", limits_json(&p->limits), "roots", roots_json(p), "mounts", mounts_json(p),
+                "devices", bytes_list(p->devices.v, p->devices.n), "hidden", bytes_list(p->hidden.v, p->hidden.n),
+                "masks", bytes_list(p->masks.v, p->masks.n), "required", required_json(p), "environment", "names",
+                names_of(&p->env), "passed", bytes_list(p->env_passed.v, p->env_passed.n), "injected",
+                bytes_list(p->env_injected.v, p->env_injected.n));
+        if (!j || !more || json_object_update(j, more) < 0) {
+                json_decref(j);
+                return NULL;
+        }
+        return j;
+}
+
+/* Reading: j is the plan's object; every function names the member that is wrong. */
+
+static int get_choice(const json_t *j, const char *key, const char *const *choices, int *out, struct pv_err *err)
+{
+        const char *text = NULL;
+        if (pv_json_get_str(j, key, &text, err) < 0)
+                return -1;
+        for (int i = 0; choices[i]; i++) {
+                if (pv_streq(text, choices[i])) {
+                        *out = i;
+                        return 0;
+                }
+        }
+        return pv_err_set(err, PV_ERR_INPUT, 0, "\"%s\" is \"%s\", which is not known", key, text);
+}
+
+static int get_path(const json_t *j, const char *key, char **out, struct pv_err *err)
+{
+        if (pv_json_get_bytes(json_object_get(j, key), out, err) < 0)
+                return pv_err_wrap(err, "\"%s\"", key);
+        if ((*out)[0] != '/')
+                return pv_err_set(err, PV_ERR_INPUT, 0, "\"%s\" is not an absolute path", key);
+        return 0;
+}
+
+static int get_list(const json_t *j, const char *key, size_t most, struct pv_strv *out, struct pv_err *err)
+{
+        json_t *list = NULL;
+        if (pv_json_get_array(j, key, most, &list, err) < 0)
+                return -1;
+        for (size_t i = 0; i < json_array_size(list); i++) {
+                char *s = NULL;
+                if (pv_json_get_bytes(json_array_get(list, i), &s, err) < 0)
+                        return pv_err_wrap(err, "\"%s\"", key);
+                pv_strv_take(out, s);
+        }
+        return 0;
+}
+
+static int get_limits(const json_t *j, struct pv_limits *l, struct pv_err *err)
+{
+        struct {
+                const char *key;
+                uint64_t *to;
+        } const field[] = {
+                { "timeout_ms", &l->timeout_ms },         { "memory_bytes", &l->memory_bytes },
+                { "max_processes", &l->max_processes },   { "max_cpu_ms", &l->max_cpu_ms },
+                { "max_open_files", &l->max_open_files }, { "max_file_bytes", &l->max_file_bytes },
+        };
+        for (size_t i = 0; i < sizeof field / sizeof *field; i++) {
+                int64_t v = 0;
+                if (pv_json_get_int(json_object_get(j, "limits"), field[i].key, INT64_MIN, INT64_MAX, &v, err) < 0)
+                        return -1;
+                *field[i].to = (uint64_t)v;
+        }
+        return 0;
+}
+
+static int get_roots(const json_t *j, struct pv_plan *p, struct pv_err *err)
+{
+        json_t *list = NULL;
+        if (pv_json_get_array(j, "roots", LIST_MAX, &list, err) < 0)
+                return -1;
+        p->roots = pv_calloc(json_array_size(list) + 1, sizeof *p->roots);
+        for (size_t i = 0; i < json_array_size(list); i++) {
+                const json_t *root = json_array_get(list, i);
+                struct pv_root *r = &p->roots[p->n_roots++];
+                int kind = 0;
+                if (get_choice(root, "kind", root_kinds, &kind, err) < 0 ||
+                    get_path(root, "target", &r->target, err) < 0 || get_path(root, "view", &r->view, err) < 0)
+                        return pv_err_wrap(err, "\"roots\"");
+                r->kind = (enum pv_root_kind)kind;
+        }
+        return 0;
+}
+
+static int get_mounts(const json_t *j, struct pv_plan *p, struct pv_err *err)
+{
+        json_t *list = NULL;
+        if (pv_json_get_array(j, "mounts", LIST_MAX, &list, err) < 0)
+                return -1;
+        p->mounts = pv_calloc(json_array_size(list) + 1, sizeof *p->mounts);
+        for (size_t i = 0; i < json_array_size(list); i++) {
+                const json_t *mount = json_array_get(list, i);
+                struct pv_mount *m = &p->mounts[p->n_mounts++];
+                int access = 0;
+                if (get_choice(mount, "access", accesses, &access, err) < 0 ||
+                    get_path(mount, "src", &m->src, err) < 0 || get_path(mount, "dst", &m->dst, err) < 0)
+                        return pv_err_wrap(err, "\"mounts\"");
+                m->access = (enum pv_mount_access)access;
+        }
+        return 0;
+}
+
+static int get_modes(const json_t *j, struct pv_plan *p, struct pv_err *err)
+{
+        int filesystem = 0, net = 0, home = 0, stdio = 0;
+        if (get_choice(j, "filesystem", filesystems, &filesystem, err) < 0 ||
+            get_choice(j, "network", networks, &net, err) < 0 || get_choice(j, "home_mode", homes, &home, err) < 0 ||
+            get_choice(j, "stdio", stdios, &stdio, err) < 0)
+                return -1;
+        p->filesystem = (enum pv_filesystem)filesystem;
+        p->net = (enum pv_net_mode)net;
+        p->home_mode = (enum pv_home_mode)home;
+        p->stdio = (enum pv_stdio)stdio;
+        p->workspace_is_git = json_is_true(json_object_get(j, "workspace_is_git"));
+        p->safe = json_is_true(json_object_get(j, "safe"));
+        p->strict = json_is_true(json_object_get(j, "strict"));
+        p->staged = json_is_true(json_object_get(j, "staged"));
+        p->allow_userns = json_is_true(json_object_get(j, "allow_userns"));
+        return 0;
+}
+
+static int get_required(const json_t *j, struct pv_plan *p, struct pv_err *err)
+{
+        pv_auto_strv names = { 0 };
+        if (get_list(j, "required", PV_DIMENSIONS, &names, err) < 0)
+                return -1;
+        for (int d = 0; d < PV_DIMENSIONS; d++)
+                p->required[d] = pv_strv_has(&names, pv_dimension_name((enum pv_dimension)d));
+        return 0;
+}
+
+static int parse(const json_t *j, struct pv_plan *p, struct pv_err *err)
+{
+        pv_auto_strv argv = { 0 };
+        const json_t *environment = json_object_get(j, "environment");
+        if (get_list(j, "argv", ARGS_MAX, &argv, err) < 0)
+                return -1;
+        p->argv = argv.v ? argv.v : pv_calloc(1, sizeof *p->argv);
+        argv = (struct pv_strv){ 0 };
+        if (get_path(j, "workspace", &p->workspace, err) < 0 || get_path(j, "cwd", &p->cwd, err) < 0 ||
+            get_path(j, "home", &p->home, err) < 0 || get_modes(j, p, err) < 0 || get_limits(j, &p->limits, err) < 0 ||
+            get_roots(j, p, err) < 0 || get_mounts(j, p, err) < 0 || get_required(j, p, err) < 0)
+                return -1;
+        if (get_list(j, "devices", LIST_MAX, &p->devices, err) < 0 ||
+            get_list(j, "hidden", LIST_MAX, &p->hidden, err) < 0 ||
+            get_list(j, "masks", LIST_MAX, &p->masks, err) < 0 ||
+            get_list(environment, "names", ARGS_MAX, &p->env, err) < 0 ||
+            get_list(environment, "passed", ARGS_MAX, &p->env_passed, err) < 0 ||
+            get_list(environment, "injected", ARGS_MAX, &p->env_injected, err) < 0)
+                return -1;
+        return 0;
+}
+
+int pv_job_plan(const struct pv_job *job, struct pv_plan **out, struct pv_err *err)
+{
+        pv_auto_plan p = pv_calloc(1, sizeof *p);
+        if (parse(json_object_get(job->request, "plan"), p, err) < 0)
+                return pv_err_wrap(err, "job %s is damaged: %s: \"plan\"", job->id, PV_JOB_REQUEST);
+        *out = pv_steal(&p);
+        return 0;
+}

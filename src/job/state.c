@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whether a job runs (its lock), and how it ended and what was decided since (state.json). */
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/syscall.h"
+#include "job/store_internal.h"
+
+const char *pv_job_state_name(enum pv_job_state s)
+{
+        static const char *const name[] = {
+                [PV_JOB_RUNNING] = "running",
+                [PV_JOB_ENDED] = "ended",
+                [PV_JOB_LOST] = "lost",
+                [PV_JOB_FAILED] = "failed",
+        };
+        return name[s];
+}
+
+/* Ends are static text, so that a pv_job borrows nothing from a file. NULL for what is none of them. */
+static const char *end_name(const char *text)
+{
+        static const char *const ends[] = { "exited", "signaled", "timeout", "killed" };
+        for (size_t i = 0; text && i < sizeof ends / sizeof *ends; i++)
+                if (pv_streq(text, ends[i]))
+                        return ends[i];
+        return NULL;
+}
+
+/*
+ * The 22nd field of /proc/PID/stat (proc(5)): when the process started, in clock ticks since boot. Together with the
+ * pid it names one process of this boot. 0 when it cannot be read.
+ */
+static uint64_t start_time(const char *proc_dir)
+{
+        char path[64], text[1024];
+        (void)snprintf(path, sizeof path, "%s/stat", proc_dir);
+        pv_auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
+        ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+        if (n <= 0)
+                return 0;
+        text[n] = '\0';
+        const char *p = strrchr(text, ')'); /* the name before it may hold anything */
+        for (int field = 2; p && field < 22; field++)
+                p = strchr(p + 1, ' ');
+        return p ? strtoull(p, NULL, 10) : 0;
+}
+
+int pv_job_lock_take(int dirfd, int *lock, struct pv_err *err)
+{
+        char text[64];
+        pv_auto_fd fd = openat(dirfd, PV_JOB_LOCK, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+        if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "lock of the job");
+        int n = snprintf(text, sizeof text, "%d %" PRIu64 "\n", (int)getpid(), start_time("/proc/self"));
+        if (pv_fd_write_all(fd, text, (size_t)n, "lock of the job", err) < 0)
+                return -1;
+        *lock = pv_fd_steal(&fd);
+        return 0;
+}
+
+bool pv_job_lock_is_held(int dirfd)
+{
+        /* Read-write, since over NFS flock(2) becomes a write lock of fcntl(2). */
+        pv_auto_fd fd = openat(dirfd, PV_JOB_LOCK, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+        return fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK;
+}
+
+static int read_lock_text(int dirfd, pid_t *pid, uint64_t *start, struct pv_err *err)
+{
+        pv_auto_free char *text = NULL;
+        size_t n = 0;
+        int p = 0;
+        if (pv_file_read_at(dirfd, PV_JOB_LOCK, 128, &text, &n, err) < 0)
+                return -1;
+        if (sscanf(text, "%d %" SCNu64, &p, start) != 2 || p <= 0 || *start == 0)
+                return pv_err_set(err, PV_ERR_INPUT, 0, "lock: does not name its process");
+        *pid = p;
+        return 0;
+}
+
+int pv_job_open_supervisor(const struct pv_job *job, pid_t *pid, int *pidfd, struct pv_err *err)
+{
+        char proc_dir[32];
+        uint64_t start = 0;
+        pid_t p = 0;
+        pv_auto_fd dir = pv_job_open_dir(job, err);
+        if (dir < 0)
+                return -1;
+        if (!pv_job_lock_is_held(dir))
+                return pv_err_set(err, PV_ERR_NO_JOB, 0, "job %s does not run any more", job->id);
+        if (read_lock_text(dir, &p, &start, err) < 0)
+                return pv_err_wrap(err, "job %s", job->id);
+        pv_auto_fd fd = pv_sys_pidfd_open(p, 0);
+        if (fd < 0 && errno != ESRCH)
+                return pv_err_set(err, PV_ERR_SYS, errno, "job %s: process %d", job->id, (int)p);
+        /* The descriptor names one process for good: when the start time is right now, it was and stays the one. */
+        (void)snprintf(proc_dir, sizeof proc_dir, "/proc/%d", (int)p);
+        if (fd < 0 || start_time(proc_dir) != start) {
+                pv_err_set(err, PV_ERR_SYS, 0, "job %s: its supervisor (process %d) is not in sight", job->id, (int)p);
+                return pv_err_hint(err, "it runs in another container or on another machine: kill it there");
+        }
+        *pid = p;
+        *pidfd = pv_fd_steal(&fd);
+        return 0;
+}
+
+json_t *pv_job_time_json(const struct timespec *t)
+{
+        if (t->tv_sec == 0 && t->tv_nsec == 0)
+                return json_null();
+        return json_integer((json_int_t)t->tv_sec * 1000000000 + t->tv_nsec);
+}
+
+struct timespec pv_job_time_parse(const json_t *value)
+{
+        json_int_t ns = json_is_integer(value) ? json_integer_value(value) : 0;
+        if (ns < 0)
+                ns = 0;
+        return (struct timespec){ .tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000 };
+}
+
+static int check_format(const json_t *j, const char *file, struct pv_err *err)
+{
+        int64_t format = 0;
+        if (!json_is_object(j))
+                return pv_err_set(err, PV_ERR_INPUT, 0, "%s: not an object", file);
+        if (pv_json_get_int(j, "format", 1, INT64_MAX, &format, err) < 0)
+                return pv_err_wrap(err, "%s", file);
+        if (format > PV_JOB_FORMAT)
+                return pv_err_set(err, PV_ERR_INPUT, 0,
+                                  "%s: written by a newer pvisor (format %lld, this one knows %d)", file,
+                                  (long long)format, PV_JOB_FORMAT);
+        return 0;
+}
+
+static long long count_or(const json_t *value, long long other)
+{
+        return json_is_integer(value) && json_integer_value(value) >= 0 ? json_integer_value(value) : other;
+}
+
+static int parse_state(const json_t *j, struct pv_job *job, struct pv_err *err)
+{
+        const char *state = NULL;
+        if (check_format(j, PV_JOB_STATE, err) < 0)
+                return -1;
+        if (pv_json_get_str(j, "state", &state, err) < 0)
+                return pv_err_wrap(err, PV_JOB_STATE);
+        if (pv_streq(state, "ended"))
+                job->state = PV_JOB_ENDED;
+        else if (pv_streq(state, "failed"))
+                job->state = PV_JOB_FAILED;
+        else if (pv_streq(state, "lost"))
+                job->state = PV_JOB_LOST;
+        else
+                return pv_err_set(err, PV_ERR_INPUT, 0, PV_JOB_STATE ": state \"%s\" is not known", state);
+        const json_t *failure = json_object_get(j, "failure");
+        if (failure && !json_is_null(failure) && pv_json_get_bytes(failure, &job->failure, err) < 0)
+                return pv_err_wrap(err, PV_JOB_STATE ": failure");
+        job->end = end_name(json_string_value(json_object_get(j, "end")));
+        job->ended = pv_job_time_parse(json_object_get(j, "ended_ns"));
+        job->exit_code = (int)count_or(json_object_get(j, "exit_code"), -1);
+        job->changes = count_or(json_object_get(j, "changes"), -1);
+        job->applied = count_or(json_object_get(j, "applied"), 0);
+        job->dropped = json_is_true(json_object_get(j, "dropped"));
+        return 0;
+}
+
+/* *found is false when there is none yet. */
+static int try_read(int dirfd, struct pv_job *job, bool *found, struct pv_err *err)
+{
+        pv_auto_json j = NULL;
+        *found = true;
+        if (pv_json_read_at(dirfd, PV_JOB_STATE, PV_JOB_STATE_MAX, &j, err) == 0)
+                return parse_state(j, job, err);
+        if (err->kind != PV_ERR_SYS || err->sys != ENOENT)
+                return -1;
+        pv_err_clear(err);
+        *found = false;
+        return 0;
+}
+
+int pv_job_state_read(int dirfd, struct pv_job *job, struct pv_err *err)
+{
+        bool found = false;
+        job->exit_code = -1;
+        job->changes = -1;
+        if (try_read(dirfd, job, &found, err) < 0)
+                return -1;
+        if (!found && pv_job_lock_is_held(dirfd)) {
+                job->state = PV_JOB_RUNNING;
+                return 0;
+        }
+        if (!found && try_read(dirfd, job, &found, err) < 0) /* it may have ended between the two looks */
+                return -1;
+        if (!found)
+                job->state = PV_JOB_LOST;
+        return 0;
+}
+
+static json_t *count_json(long long n)
+{
+        return n < 0 ? json_null() : json_integer(n);
+}
+
+int pv_job_state_write(int dirfd, const struct pv_job *job, struct pv_err *err)
+{
+        pv_auto_json j =
+                json_pack("{s:i, s:s, s:s?, s:o, s:o, s:o, s:o, s:o, s:b}", "format", PV_JOB_FORMAT, "state",
+                          pv_job_state_name(job->state), "end", job->end, "exit_code", count_json(job->exit_code),
+                          "ended_ns", pv_job_time_json(&job->ended), "failure", pv_json_bytes(job->failure), "changes",
+                          count_json(job->changes), "applied", json_integer(job->applied), "dropped", job->dropped);
+        if (!j)
+                return pv_err_set(err, PV_ERR_SYS, ENOMEM, "write %s", PV_JOB_STATE);
+        return pv_json_write_at(dirfd, PV_JOB_STATE, j, PV_FILE_REPLACE, err);
+}
+
+int pv_job_save_decisions(const struct pv_job *job, struct pv_err *err)
+{
+        pv_auto_fd dir = pv_job_open_dir(job, err);
+        return dir < 0 ? -1 : pv_job_state_write(dir, job, err);
+}
