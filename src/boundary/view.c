@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "boundary/view.h"
+
+#include <assert.h>
+#include "base/path.h"
+
+static const struct {
+        const char *word;
+        bool mount, read_only;
+} ops[] = {
+        [PV_VIEW_DIR] = { "empty", false, true },
+        [PV_VIEW_LINK] = { "link", false, true },
+        [PV_VIEW_PRIVATE] = { "private", true, false },
+        [PV_VIEW_SYSTEM] = { "system", true, true },
+        [PV_VIEW_FILE] = { "file", true, true },
+        [PV_VIEW_COPY] = { "copy", false, false },
+        [PV_VIEW_READ] = { "read", true, true },
+        [PV_VIEW_WRITE] = { "write", true, false },
+        [PV_VIEW_STAGE] = { "stage", true, false },
+        [PV_VIEW_COW] = { "discard", true, false },
+        [PV_VIEW_MASK] = { "mask", true, true },
+        [PV_VIEW_DEVICE] = { "device", true, true },
+        [PV_VIEW_PTS] = { "pts", true, false },
+        [PV_VIEW_PROC] = { "proc", true, false },
+};
+static_assert(sizeof ops / sizeof *ops == PV_VIEW_OPS, "a row for each step");
+
+void pv_view_fini(struct pv_view *view)
+{
+        for (size_t i = 0; i < view->n; i++) {
+                free(view->v[i].dst);
+                free(view->v[i].src);
+                pv_strv_fini(&view->v[i].masks);
+        }
+        free(view->v);
+        *view = (struct pv_view){ 0 };
+}
+
+struct pv_view_step *pv_view_add(struct pv_view *view, enum pv_view_op op, const char *src, const char *dst)
+{
+        if ((view->n & (view->n - 1)) == 0)
+                view->v = pv_realloc(view->v, view->n ? 2 * view->n : 1, sizeof *view->v);
+        struct pv_view_step *s = &view->v[view->n++];
+        *s = (struct pv_view_step){
+                .op = op,
+                .dst = pv_strdup(dst),
+                .src = src ? pv_strdup(src) : NULL,
+                .mode = 0755,
+        };
+        return s;
+}
+
+bool pv_view_op_is_mount(enum pv_view_op op)
+{
+        return ops[op].mount;
+}
+
+bool pv_view_op_is_read_only(enum pv_view_op op)
+{
+        return ops[op].read_only;
+}
+
+const struct pv_view_step *pv_view_at(const struct pv_view *view, const char *path)
+{
+        for (size_t i = view->n; i-- > 0;)
+                if (pv_path_is_within(path, view->v[i].dst))
+                        return &view->v[i];
+        return NULL;
+}
+
+void pv_view_describe(const struct pv_view *view, struct pv_str *out)
+{
+        for (size_t i = 0; i < view->n; i++) {
+                const struct pv_view_step *s = &view->v[i];
+                pv_str_putf(out, "%-8s", ops[s->op].word);
+                pv_str_put_safe(out, s->dst);
+                if (s->src && !pv_streq(s->src, s->dst)) {
+                        pv_str_put(out, s->op == PV_VIEW_LINK ? " -> " : " from ");
+                        pv_str_put_safe(out, s->src);
+                }
+                if (s->masks.n > 0)
+                        pv_str_putf(out, "  (%zu paths hidden)", s->masks.n);
+                pv_str_putc(out, '\n');
+        }
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The view: what the command sees of the file system, as an ordered list of typed steps. root.c and home.c make the
+ * list from the plan, mounts.c carries it out, landlock.c derives its allow-list from it, --dry-run prints it. A later
+ * step covers an earlier one where their paths overlap.
+ */
+#ifndef PV_BOUNDARY_VIEW_H
+#define PV_BOUNDARY_VIEW_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+#include "base/str.h"
+
+enum pv_view_op {
+        PV_VIEW_DIR,     /* an empty directory of the new root, read-only */
+        PV_VIEW_LINK,    /* a symbolic link of the new root; src is its text */
+        PV_VIEW_PRIVATE, /* an empty writable directory, gone at the end */
+        PV_VIEW_SYSTEM,  /* src and what is mounted below it, read-only, by bind: holds no sockets or FIFOs of others */
+        PV_VIEW_FILE,    /* one regular file, read-only, by bind */
+        PV_VIEW_COPY,    /* one small regular file, copied: private and writable */
+        PV_VIEW_READ,    /* src read-only through a lower-only overlay, so that sockets and FIFOs in it are inert */
+        PV_VIEW_WRITE,   /* src and what is mounted below it, as it is */
+        PV_VIEW_STAGE,   /* the staged root `index` of the plan */
+        PV_VIEW_COW,     /* a copy-on-write view of src, thrown away at the end */
+        PV_VIEW_MASK,    /* an empty read-only directory over what is there */
+        PV_VIEW_DEVICE,  /* one device node */
+        PV_VIEW_PTS,     /* an own devpts instance */
+        PV_VIEW_PROC,    /* the pid namespace's own proc, its host-wide parts read-only */
+        PV_VIEW_OPS
+};
+
+struct pv_view_step {
+        enum pv_view_op op;
+        char *dst;            /* absolute path in the view */
+        char *src;            /* absolute host path (a link's text for LINK); NULL where there is none */
+        mode_t mode;          /* of PRIVATE and DIR */
+        size_t index;         /* STAGE: of plan->roots and of the overlays */
+        struct pv_strv masks; /* READ, STAGE, COW: paths relative to src that stay hidden, whenever they appear */
+};
+
+enum pv_view_base {
+        PV_VIEW_HOST,    /* the steps are laid over the host's own root */
+        PV_VIEW_NEW_ROOT /* the steps are all there is */
+};
+
+struct pv_view {
+        enum pv_view_base base;
+        struct pv_view_step *v;
+        size_t n;
+};
+
+void pv_view_fini(struct pv_view *view);
+#define pv_auto_view __attribute__((cleanup(pv_view_fini))) struct pv_view
+
+/* Appends a step and returns it, valid until the next one is added. src may be NULL. */
+struct pv_view_step *pv_view_add(struct pv_view *view, enum pv_view_op op, const char *src, const char *dst);
+
+/* What a mount of this step must be, verified after building; DIR, LINK and COPY are no mounts of their own. */
+bool pv_view_op_is_mount(enum pv_view_op op);
+bool pv_view_op_is_read_only(enum pv_view_op op);
+
+/* The last step whose dst is path or above it: the one that decides what is at path. NULL when there is none. */
+const struct pv_view_step *pv_view_at(const struct pv_view *view, const char *path);
+
+/* One line a step, for people: "read   /usr", "stage  /home/a/p". Paths are escaped for a terminal. */
+void pv_view_describe(const struct pv_view *view, struct pv_str *out);
+
+#endif
