@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What was seen of a control: the only source of what the bundle says about safety. Plain data of fixed size, since
- * the launcher fills it inside the sandbox and it crosses to the supervisor through a pipe.
+ * What was seen of a control: the only source of what the bundle says about safety. Plain data of fixed size,
+ * since the launcher fills it inside the sandbox and it crosses to the supervisor through a pipe.
  *
  * A control counts as enforced only when it is installed and each of its probes was refused; a control in one
  * dimension never raises another.
@@ -36,10 +36,11 @@ enum pv_outcome {
         PV_OUTCOME_NOT_RUN,   /* null in JSON */
         PV_OUTCOME_REFUSED,   /* the attempt failed as it should; sys says how */
         PV_OUTCOME_SUCCEEDED, /* the control does not hold */
-        PV_OUTCOME_ABSENT,    /* the kernel lacks what the probe would try (no AF_VSOCK, say): nothing to get at */
+        PV_OUTCOME_ABSENT, /* the kernel lacks what the probe would try (no AF_VSOCK, say): nothing to get at
+                            */
 };
 
-#define PV_PROBES_MAX   16
+#define PV_PROBES_MAX   8
 #define PV_LIMITS_MAX   4
 #define PV_CONTROLS_MAX 40
 
@@ -55,7 +56,8 @@ struct pv_observation {
         char control[40];   /* "projected-root", "landlock", "network-namespace", ... */
         char mechanism[96]; /* "mount namespace, read-only recursive binds, verified" */
         bool installed;
-        enum pv_level level; /* of this control alone, by the rule above */
+        enum pv_level level;           /* of this control alone, by the rule above */
+        uint64_t requested, effective; /* PV_DIM_RESOURCES: bytes, milliseconds or a count; 0 elsewhere */
         unsigned n_probes;
         struct pv_probe probes[PV_PROBES_MAX];
         unsigned n_limits;
@@ -71,15 +73,21 @@ const char *pv_dimension_name(enum pv_dimension d); /* "workspace_writes", ... *
 const char *pv_level_name(enum pv_level l);         /* "unenforced", ...; NULL for unknown */
 const char *pv_outcome_name(enum pv_outcome o);     /* "refused", ...; NULL for not run */
 
-/* A new control, not installed, level unenforced. NULL when the table is full (a bug: it is sized for all of them). */
-struct pv_observation *pv_observations_add(struct pv_observations *all, enum pv_dimension d, const char *control,
-                                           const char *mechanism);
-void pv_observation_probe(struct pv_observation *o, const char *name, const char *attempted, enum pv_outcome outcome,
-                          int sys);
+/* A new control, not installed, level unenforced. NULL when the table is full (a bug: it is sized for all of
+ * them). */
+struct pv_observation *pv_observations_add(struct pv_observations *all, enum pv_dimension d,
+                                           const char *control, const char *mechanism);
+/* The control of that name and dimension, or NULL. */
+struct pv_observation *pv_observations_find(struct pv_observations *all, enum pv_dimension d,
+                                            const char *control);
+/* Records a probe; one too many is dropped unless it succeeded, which then replaces the last (a breach is
+ * never lost). */
+void pv_observation_probe(struct pv_observation *o, const char *name, const char *attempted,
+                          enum pv_outcome outcome, int sys);
 void pv_observation_limit(struct pv_observation *o, const char *sentence);
 /*
- * Sets the level from installed and the probes: at most `best`; UNENFORCED when it is not installed, a probe succeeded
- * or, for ENFORCED, none was run.
+ * Sets the level from installed and the probes: at most `best`; UNENFORCED when it is not installed, a probe
+ * succeeded or, for ENFORCED, none was run.
  */
 void pv_observation_conclude(struct pv_observation *o, enum pv_level best);
 /* The highest level that an installed control of this dimension reached; UNENFORCED when none is. */
