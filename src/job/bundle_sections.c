@@ -123,7 +123,7 @@ json_t *pv_bundle_network(const struct pv_plan *p, enum pv_level level)
 {
         bool closed = p->net == PV_NET_DENY_ALL && level == PV_LEVEL_ENFORCED;
         return json_pack("{s:s, s:s?, s:o, s:o}", "policy", p->net == PV_NET_DENY_ALL ? "deny-all" : "ambient",
-                         "interception", p->net == PV_NET_DENY_ALL ? "empty-namespace" : NULL, "counters",
+                         "interception", closed ? "empty-namespace" : NULL, "counters",
                          closed ? json_pack("{s:i, s:i}", "flows", 0, "bytes", 0) : json_null(), "flows",
                          closed ? json_array() : json_null());
 }
