@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Resource limits. Each limit that was asked for becomes one observation (dimension resources) with what was
+ * requested, what is in force, by which mechanism, and what that mechanism does not cover.
+ *
+ *   memory       cgroup memory.max, for the whole run; else RLIMIT_DATA, for each process alone
+ *   processes    cgroup pids.max; RLIMIT_NPROC, which since Linux 5.14 counts per user namespace, but never holds
+ *                root; kernel.pid_max of the pid namespace (since 6.14), which holds everybody, coarsely
+ *   cpu-time     RLIMIT_CPU, for each process alone
+ *   open-files   RLIMIT_NOFILE, for each process
+ *   file-size    RLIMIT_FSIZE, for each file
+ */
+#ifndef PV_BOUNDARY_LIMITS_H
+#define PV_BOUNDARY_LIMITS_H
+
+#include "base/err.h"
+#include "boundary/cgroup.h"
+#include "evidence/observation.h"
+#include "policy/plan.h"
+
+/*
+ * The part that needs privilege over the pid namespace: kernel.pid_max. Called by pid 1 (the namespace's proc mounted
+ * at proc, an open directory, still writable). Sets *pid_max to what is in force, 0 where the kernel has none a
+ * namespace or no limit was asked for.
+ */
+int pv_limits_apply_namespace(const struct pv_limits *limits, int proc, uint64_t *pid_max, struct pv_err *err);
+
+enum pv_limits_flags {
+        PV_LIMITS_ROOT = 1 << 0,    /* the workload is the host's root: RLIMIT_NPROC does not hold it */
+        PV_LIMITS_NO_CORE = 1 << 1, /* no core dumps: a piped core_pattern would run a host program on hostile data */
+};
+
+/*
+ * The rest, in the process that will be the workload: sets both the soft and the hard rlimits, adds the observations.
+ * `cgroup` is all zero when there is none; pid_max is what pv_limits_apply_namespace() said.
+ */
+int pv_limits_apply(const struct pv_limits *limits, const struct pv_cgroup_effect *cgroup, uint64_t pid_max,
+                    enum pv_limits_flags flags, struct pv_observations *obs, struct pv_err *err);
+
+#endif
