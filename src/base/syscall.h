@@ -12,6 +12,14 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+/* Linux 6.13; the numbers are the same on every architecture. */
+#ifndef SYS_getxattrat
+#define SYS_getxattrat 464
+#endif
+#ifndef SYS_listxattrat
+#define SYS_listxattrat 465
+#endif
+
 static inline int pv_sys_openat2(int dirfd, const char *path, const struct open_how *how)
 {
         return (int)syscall(SYS_openat2, dirfd, path, how, sizeof *how);
@@ -30,6 +38,21 @@ static inline int pv_sys_pidfd_send_signal(int pidfd, int sig)
 static inline int pv_sys_close_range(unsigned first, unsigned last, unsigned flags)
 {
         return (int)syscall(SYS_close_range, first, last, flags);
+}
+
+static inline ssize_t pv_sys_listxattrat(int dirfd, const char *path, unsigned at_flags, char *list, size_t size)
+{
+        return syscall(SYS_listxattrat, dirfd, path, at_flags, list, size);
+}
+
+static inline ssize_t pv_sys_getxattrat(int dirfd, const char *path, unsigned at_flags, const char *name, void *value,
+                                        size_t size)
+{
+        struct {
+                uint64_t value;
+                uint32_t size, flags;
+        } args = { .value = (uint64_t)(uintptr_t)value, .size = (uint32_t)size };
+        return syscall(SYS_getxattrat, dirfd, path, at_flags, name, &args, sizeof args);
 }
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Changes: the net effect of a stage's layers on each root, path by path, computed by merging the layers newest first
- * and comparing with the preimages. Costs as much as there are changes (and what is in deleted or replaced
- * directories), never the size of the workspace.
+ * Changes: the net effect of a stage's layers on each root, path by path, computed by merging the layers
+ * newest first and comparing with the preimages. Costs as much as there are changes (and what is in deleted
+ * or replaced directories), never the size of the workspace.
  */
 #ifndef PV_STAGE_CHANGE_H
 #define PV_STAGE_CHANGE_H
@@ -10,60 +10,66 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
-#include <time.h>
+#include "base/arena.h"
 #include "base/err.h"
-#include "base/sha256.h"
+#include "stage/facts.h"
 #include "stage/stage.h"
-
-/* What a path is, in the stage or on the host. */
-struct pv_facts {
-        mode_t mode; /* with the type; 0: there is nothing */
-        uid_t uid;
-        gid_t gid;
-        uint64_t size, ino;
-        uint64_t rdev;
-        unsigned nlink;
-        struct timespec mtime, ctime;
-        char *link; /* target of a symbolic link, owned; else NULL */
-        bool hashed;
-        unsigned char sha256[PV_SHA256_SIZE]; /* of a regular file, when hashed */
-};
 
 enum pv_change_kind {
         PV_CHANGE_ADDED,
         PV_CHANGE_MODIFIED, /* content (with or without metadata), link target */
         PV_CHANGE_DELETED,
         PV_CHANGE_TYPE,     /* file <-> directory <-> link ... */
-        PV_CHANGE_METADATA, /* mode, owner, xattrs, times of a file only (times alone of a directory are none) */
+        PV_CHANGE_METADATA, /* mode, owner, xattrs, times of a file only (times alone of a directory are none)
+                             */
 };
 
 enum pv_change_flags {
         PV_CHANGE_OPAQUE = 1 << 0,  /* a directory that hides everything the lower had below it */
-        PV_CHANGE_IMPLIED = 1 << 1, /* an entry below a deleted or replaced directory: goes with it */
+        PV_CHANGE_IMPLIED = 1 << 1, /* an entry below a deleted or type-changed directory: goes with it */
         PV_CHANGE_SUSPECT = 1 << 2, /* the host may have changed it after T0 and before stop: see why */
-        PV_CHANGE_SPLIT = 1 << 3,   /* the host's file has several links; applying gives this one its own inode */
-        PV_CHANGE_XATTRS = 1 << 4,  /* extended attributes differ */
-        PV_CHANGE_MODE = 1 << 5,    /* permission bits differ */
+        PV_CHANGE_SPLIT =
+                1 << 3, /* the host's file has several links; applying gives this one its own inode */
+        PV_CHANGE_XATTRS = 1 << 4, /* extended attributes differ */
+        PV_CHANGE_MODE = 1 << 5,   /* permission bits differ */
         PV_CHANGE_OWNER = 1 << 6,
-        PV_CHANGE_TIMES = 1 << 7,   /* mtime of a file differs and nothing else does */
+        PV_CHANGE_TIMES = 1 << 7, /* mtime of a file differs and nothing else does */
+        PV_CHANGE_LINKED =
+                1 << 8, /* METADATA only in that it becomes one file with the others of its link_group */
+        PV_CHANGE_HIDDEN = 1 << 9,   /* deleted without a whiteout of its own: by an opaque directory above */
+        PV_CHANGE_BLOCKED = 1 << 10, /* cannot be looked into or applied: see why */
 };
 
+/*
+ * How the list says what happened to directories:
+ *  - new: ADDED, and everything in it ADDED, each an item of its own.
+ *  - deleted, or replaced by something else: DELETED or TYPE, and what the target had below it DELETED |
+ * IMPLIED.
+ *  - deleted and made again: the net effect, path by path. What is no longer there is DELETED | HIDDEN (its
+ * own entries DELETED | IMPLIED); the directory itself is listed (METADATA | OPAQUE) only when its mode,
+ * owner or attributes changed.
+ *  - a directory in a new place of the same content: all of this, with renamed_from set.
+ */
 struct pv_change {
         unsigned root;
-        char *path; /* relative to the root, bytes, no leading or trailing '/'; "" is the root directory itself */
+        char *path; /* relative to the root, bytes, no leading or trailing '/'; "" is the root directory
+                       itself */
         enum pv_change_kind kind;
         unsigned flags;      /* enum pv_change_flags */
         struct pv_facts pre; /* the target's, when the stage was taken */
         struct pv_facts now; /* the stage's; mode 0 when deleted */
         unsigned layer;      /* the layer that holds `now` (or the whiteout), 0 = oldest */
-        bool layer_shared;   /* another stage stands on that layer, or this stage does not own it: copy, never move */
+        bool layer_shared;   /* another stage stands on that layer, or this stage does not own it: copy, never
+                                move */
         char *renamed_from;  /* a deleted path whose content this one continues; else NULL */
-        uint64_t link_group; /* staged inode shared by several changes; 0 when alone */
-        const char *why;     /* with SUSPECT: a static sentence */
+        uint64_t link_group; /* the changes that share a staged inode have the same number; 0 when alone */
+        const char *why;     /* with SUSPECT or BLOCKED: a static sentence */
 };
 
 struct pv_changes {
-        struct pv_change *item; /* sorted by (root, path) with '/' lowest: parents before children, subtrees together */
+        struct pv_arena text; /* all paths and link targets */
+        struct pv_change *
+                item; /* sorted by (root, path) with '/' lowest: parents before children, subtrees together */
         size_t n;
 };
 
@@ -80,15 +86,35 @@ static inline void pv_changes_freep(struct pv_changes **c)
 /* NULL when there is none of that path. */
 struct pv_change *pv_changes_find(struct pv_changes *c, unsigned root, const char *path);
 
-/* Opens the staged entry of a change (O_PATH or more flags), confined to its layer, no links followed. -1/errno. */
+/* Opens the staged entry of a change (O_PATH or more flags), confined to its layer, no links followed.
+ * -1/errno. */
 int pv_change_open_staged(struct pv_stage *s, const struct pv_change *c, int flags);
 /* Opens the target's path of a change, confined to the target, no links followed. -1/errno. */
 int pv_change_open_target(struct pv_stage *s, const struct pv_change *c, int flags);
 
 /*
- * Compares the target's path now with the preimage of the change: true when applying may go on. When not, *why is a
- * static sentence ("changed on the host after the stage was taken"). Hashes only when the cheap facts differ.
+ * Compares the target's path now with the preimage of the change: true when applying may go on. When not,
+ * *why is a static sentence ("changed on the host after the stage was taken"). Hashes only when the cheap
+ * facts differ.
  */
 bool pv_change_check(struct pv_stage *s, const struct pv_change *c, const char **why);
+
+/*
+ * The same for what came out of the target, when it was displaced to dir/name: the change of ctime that
+ * moving makes is allowed for. Entries of a displaced directory are the caller's to check, one by one.
+ */
+bool pv_change_check_displaced(int dirfd, const char *name, const struct pv_change *c, const char **why);
+
+/*
+ * Takes the selected changes out of the stage after they were applied or dropped: their entries go from this
+ * stage's own layers (what the apply has already moved out is no error), opaque directories above them become
+ * explicit whiteouts first, so that the host's files show again; their preimages are forgotten. Where an
+ * entry lives in a shared layer it stays, and the target's present state becomes its preimage
+ * (PV_CHANGES_APPLIED), or the path is covered in this stage's top layer (PV_CHANGES_DROPPED). May be
+ * repeated after a crash.
+ */
+enum pv_changes_fate { PV_CHANGES_APPLIED, PV_CHANGES_DROPPED };
+int pv_changes_forget(struct pv_stage *s, const struct pv_changes *c, const bool *selected,
+                      enum pv_changes_fate fate, struct pv_err *err);
 
 #endif

@@ -10,8 +10,8 @@
  *   backup/<batch>/       displaced originals of applied batches
  *   journal               the batch that is under way
  *
- * Only the person's own processes touch it; the command sees it through the mount alone. What a command wrote into
- * the layers is hostile; the files beside them are ours but may be damaged, and are checked when read.
+ * Only the person's own processes touch it; the command sees it through the mount alone. What a command wrote
+ * into the layers is hostile; the files beside them are ours but may be damaged, and are checked when read.
  */
 #ifndef PV_STAGE_STAGE_H
 #define PV_STAGE_STAGE_H
@@ -38,8 +38,8 @@ struct pv_stage; /* opaque; open descriptors of the stage directory, its roots' 
 int pv_stage_create(const char *dir, const struct pv_root *roots, size_t n_roots, struct pv_stage **out,
                     struct pv_err *err);
 /*
- * Opens an existing one. A newer version, a damaged file or a missing layer is PV_ERR_INPUT naming it. A stage whose
- * run ended without a seal (its supervisor was killed) is sealed now, when the lock is TAKEn.
+ * Opens an existing one. A newer version, a damaged file or a missing layer is PV_ERR_INPUT naming it. A
+ * stage whose run ended without a seal (its supervisor was killed) is sealed now, when the lock is TAKEn.
  */
 int pv_stage_open(const char *dir, enum pv_stage_lock lock, struct pv_stage **out, struct pv_err *err);
 void pv_stage_close(struct pv_stage *s);
@@ -60,21 +60,24 @@ struct pv_pathfd pv_stage_dirfd(const struct pv_stage *s);
 struct pv_pathfd pv_stage_target(const struct pv_stage *s, size_t i);
 
 /*
- * Prepares for a run: clears work/, takes the start clock T0 of each root from the target filesystem's own clock,
- * notes it with the boot id in stage.json (durable before the command starts), and fills the overlays to mount.
- * The array and what it points to belong to the stage. PV_ERR_UNSUPPORTED when the kernel's overlayfs cannot serve a
- * root (submounts below it, owner or group not mapped here, a filesystem that refuses): the reason is named.
+ * Prepares for a run: clears work/, takes the start clock T0 of each root from the target filesystem's own
+ * clock, notes it with the boot id in stage.json (durable before the command starts), and fills the overlays
+ * to mount. The array and what it points to belong to the stage. PV_ERR_UNSUPPORTED when the kernel's
+ * overlayfs cannot serve a root (submounts below it, owner or group not mapped here, a filesystem that
+ * refuses): the reason is named.
  */
 int pv_stage_begin_run(struct pv_stage *s, const struct pv_overlay **overlays, size_t *n, struct pv_err *err);
 
-/* The overlays for looking only (inspect, contained git): the same layers, with this directory's upper and work. */
+/* The overlays for looking only (inspect, contained git): the same layers, with this directory's upper and
+ * work. */
 int pv_stage_view_overlays(struct pv_stage *s, const char *throwaway_dir, const struct pv_overlay **overlays,
                            size_t *n, struct pv_err *err);
 
 /*
- * At stop: walks the upper layers, records the preimage of each changed path that has none yet, and what is suspect
- * (target's ctime at or after T0, ancestors that are not the host's any more, a clock step, another boot).
- * views[i] is the still-mounted view of root i or {-1}; views may be NULL (nothing is mounted any more).
+ * At stop: walks the upper layers, records the preimage of each changed path that has none yet, and what is
+ * suspect (target's ctime at or after T0, ancestors that are not the host's any more, a clock step, another
+ * boot). views[i] is the still-mounted view of root i or {-1}; views may be NULL (nothing is mounted any
+ * more).
  */
 int pv_stage_seal(struct pv_stage *s, const struct pv_pathfd *views, struct pv_err *err);
 
