@@ -18,6 +18,7 @@ enum pv_err_kind {
         PV_ERR_UNSUPPORTED, /* a required limit cannot be enforced here: 5 */
         PV_ERR_POLICY,      /* refused by policy: 6 */
         PV_ERR_BUSY,        /* someone else holds the stage, job or target: 1 */
+        PV_ERR_STATE,       /* the job is not in a state that allows this: 1 */
         PV_ERR_NOT_EXEC,    /* the command is not executable: 126 */
         PV_ERR_NOT_FOUND,   /* the command was not found: 127 */
         PV_ERR_KINDS
