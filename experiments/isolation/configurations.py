@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The configurations that are compared: how each is started, and how to learn from it whether it can be."""
+import json
 import os
 import shutil
 import subprocess
@@ -49,18 +50,28 @@ def peer_directory():
     return Path(os.environ.get("PV_PEERS", TOP / ".cache" / "peers"))
 
 
-def published(name, options):
+def published(name, options, stage):
+    """`apply last` does not find a job that has a stage of its own: `stage` says what to name instead."""
     program = str(peer_directory() / "venv" / "bin" / "pvisor")
     return Configuration(
         name, lambda fixture, words: [program, "spawn", *options, "--", *words],
         lambda: None if os.access(program, os.X_OK) else "not installed (--peers installs it)",
-        staged=lambda fixture: [program, "apply", "last", "--path", "written.txt"])
+        staged=lambda fixture: [program, "apply", stage(fixture), "--path", "written.txt"])
 
 
 def npm_peer(name, program, words_before):
     path = peer_directory() / "node_modules" / ".bin" / program
-    return Configuration(name, lambda fixture, words: [str(path), *words_before, *words],
+    return Configuration(name, lambda fixture, words: [str(path), *words_before(fixture), *words],
                          lambda: None if path.exists() else "not installed (--peers installs it)")
+
+
+def srt_options(fixture):
+    """The settings that its manual gives for working in one directory without network."""
+    settings = fixture.top / "srt.json"
+    settings.write_text(json.dumps({"filesystem": {"denyRead": [], "allowWrite": ["."], "denyWrite": []},
+                                    "network": {"allowedDomains": [], "deniedDomains": []}}))
+    settings.chmod(0o644)
+    return ["--settings", str(settings)]
 
 
 def bubblewrap(fixture, words):
@@ -106,10 +117,12 @@ def all_configurations():
         Configuration("Podman, writable mount", podman, podman_unusable),
         Configuration("bubblewrap, writable bind", bubblewrap,
                       lambda: None if shutil.which("bwrap") else "not installed"),
-        npm_peer("codex sandbox", "codex", ("sandbox", "linux", "--full-auto")),
-        npm_peer("srt", "srt", ("--",)),
-        published("published 0.3.1 staged", ("--stage", ".pv-stage", "--filesystem", "sandbox")),
-        published("published 0.3.1 safe", ("--safe",)),
+        npm_peer("codex sandbox", "codex", 
+                 lambda fixture: ("sandbox", "-c", "sandbox_mode=workspace-write", "--")),
+        npm_peer("srt", "srt", srt_options),
+        published("published 0.3.1 staged", ("--stage", ".pv-stage", "--filesystem", "sandbox"),
+                  lambda fixture: str(fixture.workspace / ".pv-stage")),
+        published("published 0.3.1 safe", ("--safe",), lambda fixture: "last"),
     ]
 
 

@@ -46,9 +46,13 @@ class Listener:
 
 
 class Outside:
-    """A network namespace that stands for the outside, with a listener in it. Needs root; the address is its own."""
+    """A network namespace that stands for the outside, with a listener in it.
 
-    NAME, HERE, THERE = "pv-outside", "192.0.2.1", "192.0.2.2"
+    Needs root, and that the experiment itself runs in a network namespace of its own (experiment.py sees to it): there
+    is then no route to anywhere but this listener.
+    """
+
+    NAME, HERE, THERE = "pv-outside", "198.51.100.1", "198.51.100.2"
     SERVER = ("import socket, sys\n"
               "s = socket.create_server((sys.argv[1], 0)); print(s.getsockname()[1], flush=True)\n"
               "while True:\n"
@@ -66,6 +70,7 @@ class Outside:
             return
         run = lambda *words: subprocess.run(words, check=True, capture_output=True)
         subprocess.run(["ip", "netns", "del", self.NAME], capture_output=True)
+        run("ip", "link", "set", "lo", "up")
         run("ip", "netns", "add", self.NAME)
         run("ip", "link", "add", "pv-here", "type", "veth", "peer", "name", "pv-there", "netns", self.NAME)
         run("ip", "addr", "add", self.HERE + "/30", "dev", "pv-here")
