@@ -57,7 +57,7 @@ static void parse(struct fixture *f, enum pv_args_style style, const char *line)
         int argc = 0;
         *f = (struct fixture){ 0 };
         assert_true(strlen(line) < sizeof copy);
-        strcpy(copy, line);
+        memcpy(copy, line, strlen(line) + 1);
         for (char *w = strtok(copy, " "); w; w = strtok(NULL, " "))
                 argv[argc++] = w;
         argv[argc] = NULL;

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Request to plan, in the order in which later steps need earlier ones: what is refused outright; the dimensions
+ * (staging, file system, network) that the options and presets ask for; the workspace and HOME; what is granted and
+ * what is hidden; the environment; and last which dimensions must be enforced.
+ */
+#include "policy/admit.h"
+
+#include <pwd.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "base/path.h"
+#include "base/syscall.h"
+#include "policy/env.h"
+#include "policy/grant.h"
+#include "policy/presets.h"
+#include "policy/workspace.h"
+
+/* What one admission carries from step to step. */
+struct admission {
+        const struct pv_request *request;
+        const struct pv_surroundings *around;
+        struct pv_plan *plan;
+        struct pv_workspace place;
+        bool home_exists;
+        struct pv_strv *notes;
+};
+
+static void __attribute__((format(printf, 2, 3))) note(struct admission *a, const char *fmt, ...)
+{
+        va_list ap;
+        char *text = NULL;
+        va_start(ap, fmt);
+        int n = vasprintf(&text, fmt, ap);
+        va_end(ap);
+        if (n >= 0)
+                pv_strv_take(a->notes, text);
+}
+
+static int contradiction(struct pv_err *err, const char *one, const char *other)
+{
+        return pv_err_set(err, PV_ERR_USAGE, 0, "%s and %s contradict each other", one, other);
+}
+
+static int later(struct pv_err *err, const char *option, const char *instead)
+{
+        (void)pv_err_set(err, PV_ERR_UNSUPPORTED, 0, "%s: not in this version", option);
+        return pv_err_hint(err, "%s", instead);
+}
+
+static int check_contradictions(struct admission *a, struct pv_err *err)
+{
+        const struct pv_request *r = a->request;
+        if (r->executor == PV_REQUEST_EXECUTOR_CONTAINER || r->executor == PV_REQUEST_EXECUTOR_VM)
+                return later(err, r->executor == PV_REQUEST_EXECUTOR_VM ? "--executor vm" : "--executor container",
+                             "--safe confines the command on the host itself");
+        if (r->overlaynet == PV_REQUEST_NET_PROXY || (r->overlaynet == PV_REQUEST_NET_AUTO && !r->overlaynet_deny_all))
+                return later(err, r->overlaynet == PV_REQUEST_NET_PROXY ? "--overlaynet proxy" : "--overlaynet auto",
+                             "--overlaynet-deny-all denies all network, --overlaynet off none");
+        if (r->overlaynet == PV_REQUEST_NET_OFF && r->overlaynet_deny_all)
+                return contradiction(err, "--overlaynet off", "--overlaynet-deny-all");
+        if (r->safe && r->filesystem == PV_REQUEST_FS_HOST)
+                return contradiction(err, "--safe", "--filesystem host");
+        if (r->continue_job && r->stage && *r->stage)
+                return contradiction(err, "--continue", "--stage DIR");
+        return 0;
+}
+
+static void set_dimensions(struct admission *a)
+{
+        const struct pv_request *r = a->request;
+        struct pv_plan *p = a->plan;
+        p->safe = r->safe;
+        p->strict = r->strict;
+        p->allow_userns = r->allow_userns;
+        p->staged = r->safe || r->stage || r->continue_job;
+        p->filesystem =
+                r->filesystem == PV_REQUEST_FS_SANDBOX || (!r->filesystem && p->staged) ? PV_FS_SANDBOX : PV_FS_HOST;
+        p->net = r->overlaynet_deny_all || (r->safe && r->overlaynet != PV_REQUEST_NET_OFF) ? PV_NET_DENY_ALL
+                                                                                            : PV_NET_AMBIENT;
+        p->stdio = r->stdio == PV_REQUEST_STDIO_CAPTURE ? PV_STDIO_CAPTURE : PV_STDIO_INHERIT;
+        p->limits = (struct pv_limits){
+                .timeout_ms = r->timeout,
+                .memory_bytes = r->memory,
+                .max_processes = r->max_processes,
+                .max_cpu_ms = r->max_cpu_time,
+                .max_open_files = r->max_open_files,
+                .max_file_bytes = r->max_file_size,
+        };
+        if (r->safe && p->net == PV_NET_AMBIENT)
+                note(a, "--overlaynet off: the network is not restricted in this run");
+}
+
+/* HOME as a real path; from passwd(5) when the variable is not set. */
+static void find_home(struct admission *a)
+{
+        const char *home = pv_env_get(a->around->environment, "HOME");
+        if (!home || home[0] != '/') {
+                const struct passwd *pw = getpwuid(geteuid());
+                home = pw && pw->pw_dir && pw->pw_dir[0] == '/' ? pw->pw_dir : "/nonexistent";
+        }
+        struct stat st;
+        char *real = realpath(home, NULL);
+        a->home_exists = real && stat(real, &st) == 0 && S_ISDIR(st.st_mode);
+        a->plan->home = real ? real : pv_path_normalise(home);
+}
+
+static int find_workspace(struct admission *a, struct pv_err *err)
+{
+        struct pv_plan *p = a->plan;
+        struct pv_workspace *w = &a->place;
+        if (pv_workspace_find(a->request->workspace, pv_env_get(a->around->environment, "PWD"), p->home, w, err) < 0)
+                return -1;
+        p->workspace = pv_strdup(w->path);
+        p->workspace_is_git = w->is_git;
+        /* In a sandbox a name from outside of the workspace may lead nowhere; the real one is always there. */
+        bool logical = w->logical && (p->filesystem == PV_FS_HOST || pv_path_is_within(w->logical, w->path));
+        p->cwd = pv_strdup(logical ? w->logical : w->cwd);
+        if (w->home_skipped)
+                note(a, "workspace: %s (its git top level holds the whole home directory)", w->path);
+        else if (!pv_streq(w->path, w->cwd))
+                note(a, "workspace: %s (git top level)", w->path);
+        if (w->git_stray && p->filesystem == PV_FS_SANDBOX)
+                note(a, "git directory %s does not name this workspace as its own: it is not shown", w->git_stray);
+        return 0;
+}
+
+static int check_workspace(const struct admission *a, struct pv_err *err)
+{
+        static const char *const kernel[] = { "/proc", "/sys", "/dev" };
+        const struct pv_plan *p = a->plan;
+        if (!p->staged && p->filesystem == PV_FS_HOST)
+                return 0;
+        if (pv_streq(p->workspace, "/")) {
+                (void)pv_err_set(err, PV_ERR_USAGE, 0, "workspace: / is the whole machine");
+                return pv_err_hint(err, "cd into a project, or name one with --workspace DIR");
+        }
+        for (size_t i = 0; i < sizeof kernel / sizeof *kernel; i++)
+                if (pv_path_is_within(p->workspace, kernel[i]))
+                        return pv_err_set(err, PV_ERR_USAGE, 0, "workspace: %s holds no files to work on",
+                                          p->workspace);
+        if (p->staged && access(p->workspace, W_OK) < 0) {
+                (void)pv_err_set(err, PV_ERR_SYS, errno,
+                                 "workspace: %s cannot be written, so nothing could ever be "
+                                 "applied",
+                                 p->workspace);
+                return pv_err_hint(err, "work in a copy, or run with --filesystem sandbox and without --stage");
+        }
+        return 0;
+}
+
+/* Where the workspace holds HOME, HOME is seen as part of it. */
+static int set_home(struct admission *a, struct pv_err *err)
+{
+        struct pv_plan *p = a->plan;
+        bool in_workspace = pv_path_is_within(p->home, p->workspace);
+        if (p->filesystem == PV_FS_HOST)
+                return 0; /* PV_HOME_HOST */
+        if (p->safe && in_workspace) {
+                (void)pv_err_set(err, PV_ERR_UNSUPPORTED, 0,
+                                 "sensitive_paths: the workspace %s holds the home directory, whose credential "
+                                 "stores cannot be hidden then",
+                                 p->workspace);
+                return pv_err_hint(err, "cd into a project, or name one with --workspace DIR");
+        }
+        if (in_workspace)
+                return 0;
+        if (pv_streq(p->home, "/")) {
+                (void)pv_err_set(err, PV_ERR_USAGE, 0, "HOME: / cannot be made private");
+                return pv_err_hint(err, "set HOME to a directory of its own");
+        }
+        p->home_mode = p->safe && a->home_exists ? PV_HOME_COW : PV_HOME_EMPTY;
+        return 0;
+}
+
+static int add_roots(struct admission *a, struct pv_err *err)
+{
+        struct pv_plan *p = a->plan;
+        const char *git_dir = a->place.git_dir;
+        if (p->staged && (pv_grant_add_root(p, PV_ROOT_WORKSPACE, p->workspace, p->workspace, err) < 0 ||
+                          (git_dir && pv_grant_add_root(p, PV_ROOT_GIT_DIR, git_dir, git_dir, err) < 0)))
+                return -1;
+        if (p->staged || !git_dir || p->filesystem == PV_FS_HOST)
+                return 0;
+        /* Not staged: the git directory is shown as the workspace is, and changed directly. */
+        p->mounts = pv_calloc(1, sizeof *p->mounts);
+        p->mounts[p->n_mounts++] =
+                (struct pv_mount){ .src = pv_strdup(git_dir), .dst = pv_strdup(git_dir), .access = PV_MOUNT_WRITE };
+        return 0;
+}
+
+static int add_hidden(struct admission *a, struct pv_err *err)
+{
+        struct pv_plan *p = a->plan;
+        const char *const paths[] = { a->around->store, a->around->stage_dir };
+        for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+                if (!paths[i])
+                        continue;
+                /* What exists of it is resolved: the view is made of real paths. */
+                pv_auto_free char *real = realpath(paths[i], NULL);
+                const char *path = real ? real : paths[i];
+                if (pv_path_is_within(p->workspace, path)) {
+                        (void)pv_err_set(err, PV_ERR_USAGE, 0, "workspace: %s lies in pVisor's own %s", p->workspace,
+                                         path);
+                        return pv_err_hint(err, "look at a job's files with `pvisor inspect`");
+                }
+                if (!pv_strv_has(&p->hidden, path))
+                        pv_strv_add(&p->hidden, path);
+        }
+        return 0;
+}
+
+/*
+ * A mask is a path below HOME that must lead through no link: a whiteout in its place would hide the link alone. Where
+ * one does, what it leads to is masked instead, if that lies in HOME (outside of it nothing is shown anyway).
+ */
+static void resolve_mask(struct pv_strv *out, int home_fd, const char *home, const char *mask)
+{
+        struct open_how how = { .flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_NO_SYMLINKS };
+        pv_auto_fd fd = pv_sys_openat2(home_fd, mask, &how);
+        if (fd >= 0 || errno != ELOOP) {
+                pv_strv_add(out, mask);
+                return;
+        }
+        pv_auto_free char *path = pv_path_join(home, mask);
+        char *slash = strrchr(path, '/');
+        pv_auto_free char *real = realpath(path, NULL);
+        *slash = '\0';
+        pv_auto_free char *parent = realpath(path, NULL);
+        pv_auto_free char *named = parent ? pv_path_join(parent, slash + 1) : NULL;
+        const char *const hide[] = { named, real };
+        for (size_t i = 0; i < sizeof hide / sizeof *hide; i++) {
+                const char *h = hide[i];
+                if (h && pv_path_is_within(h, home) && !pv_streq(h, home) && !pv_strv_has(out, h + strlen(home) + 1))
+                        pv_strv_add(out, h + strlen(home) + 1);
+        }
+}
+
+static bool is_granted(const struct pv_plan *p, const char *path)
+{
+        for (size_t i = 0; i < p->n_mounts; i++)
+                if (pv_streq(p->mounts[i].dst, path))
+                        return true;
+        return false;
+}
+
+static int add_masks(struct admission *a, struct pv_err *err)
+{
+        struct pv_plan *p = a->plan;
+        pv_auto_strv all = { 0 }, resolved = { 0 };
+        if (p->home_mode != PV_HOME_COW)
+                return 0;
+        pv_auto_fd home = open(p->home, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (home < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "HOME: %s", p->home);
+        pv_presets_add_masks(&all);
+        for (size_t i = 0; i < all.n; i++)
+                resolve_mask(&resolved, home, p->home, all.v[i]);
+        for (size_t i = 0; i < resolved.n; i++) {
+                pv_auto_free char *path = pv_path_join(p->home, resolved.v[i]);
+                if (pv_path_is_within(p->workspace, path)) {
+                        (void)pv_err_set(err, PV_ERR_UNSUPPORTED, 0,
+                                         "sensitive_paths: the workspace %s lies in %s, "
+                                         "which --safe hides",
+                                         p->workspace, path);
+                        return pv_err_hint(err, "work elsewhere, or without --safe");
+                }
+                if (!is_granted(p, path))
+                        pv_strv_add(&p->masks, resolved.v[i]);
+        }
+        return 0;
+}
+
+static int set_environment(struct admission *a, struct pv_err *err)
+{
+        const struct pv_strv *pass = &a->request->pass_env;
+        if (pv_env_check_names(pass, err) < 0)
+                return -1;
+        pv_env_fill(a->plan, a->around->environment, pass);
+        for (size_t i = 0; i < pass->n; i++)
+                if (!pv_strv_has(&a->plan->env_passed, pass->v[i]))
+                        note(a, "--pass-env %s: not set here, so not passed", pass->v[i]);
+        return 0;
+}
+
+static bool has_limits(const struct pv_limits *l)
+{
+        return l->timeout_ms || l->memory_bytes || l->max_processes || l->max_cpu_ms || l->max_open_files ||
+               l->max_file_bytes;
+}
+
+static int set_required(struct pv_plan *p, struct pv_err *err)
+{
+        bool sandbox = p->filesystem == PV_FS_SANDBOX, wanted = false;
+        const bool asked[PV_DIMENSIONS] = {
+                [PV_DIM_WORKSPACE_WRITES] = p->staged,
+                [PV_DIM_HOST_WRITES] = sandbox,
+                [PV_DIM_READS] = sandbox,
+                [PV_DIM_SENSITIVE_PATHS] = sandbox && p->home_mode != PV_HOME_HOST,
+                [PV_DIM_NETWORK] = p->net == PV_NET_DENY_ALL,
+                [PV_DIM_CREDENTIALS] = sandbox,
+                [PV_DIM_SUBPROCESSES] = sandbox || p->staged,
+                [PV_DIM_RESOURCES] = has_limits(&p->limits) && p->strict,
+        };
+        if (!p->safe && !p->strict)
+                return 0;
+        for (int d = 0; d < PV_DIMENSIONS; d++) {
+                p->required[d] = asked[d];
+                wanted = wanted || asked[d];
+        }
+        if (wanted)
+                return 0;
+        (void)pv_err_set(err, PV_ERR_USAGE, 0, "--strict: this run asks for no limit that could be enforced");
+        return pv_err_hint(err, "add --safe, or --stage, --filesystem sandbox, --overlaynet-deny-all or a limit");
+}
+
+static void copy_argv(struct pv_plan *p, char *const *argv)
+{
+        size_t n = 0;
+        while (argv[n])
+                n++;
+        p->argv = pv_calloc(n + 1, sizeof(char *));
+        for (size_t i = 0; i < n; i++)
+                p->argv[i] = pv_strdup(argv[i]);
+}
+
+static int admit(struct admission *a, char *const *argv, struct pv_err *err)
+{
+        const struct pv_request *r = a->request;
+        if (!argv || !argv[0] || !*argv[0]) {
+                (void)pv_err_set(err, PV_ERR_USAGE, 0, "run: no command is given");
+                return pv_err_hint(err, "pvisor run [options] -- COMMAND [ARG...]");
+        }
+        copy_argv(a->plan, argv);
+        if (check_contradictions(a, err) < 0)
+                return -1;
+        set_dimensions(a);
+        find_home(a);
+        if (find_workspace(a, err) < 0 || check_workspace(a, err) < 0 || set_home(a, err) < 0 ||
+            add_hidden(a, err) < 0 || add_roots(a, err) < 0 || pv_grant_add_mounts(a->plan, &r->mount, err) < 0 ||
+            pv_grant_add_devices(a->plan, &r->device, err) < 0 || add_masks(a, err) < 0 ||
+            set_environment(a, err) < 0 || set_required(a->plan, err) < 0)
+                return -1;
+        return 0;
+}
+
+int pv_admit(const struct pv_request *request, const struct pv_surroundings *around, char *const *argv,
+             struct pv_plan **out, struct pv_strv *notes, struct pv_err *err)
+{
+        pv_auto_plan plan = pv_calloc(1, sizeof *plan);
+        struct admission a = { .request = request, .around = around, .plan = plan, .notes = notes };
+        int r = admit(&a, argv, err);
+        pv_workspace_fini(&a.place);
+        if (r == 0)
+                *out = pv_steal(&plan);
+        return r;
+}

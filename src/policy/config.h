@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The configuration file: YAML (so JSON too), one mapping of option names to values, no nesting:
+ *
+ *   safe: true
+ *   timeout: 30m
+ *   pass-env: [EDITOR, CI]
+ *
+ * This module reads it and knows nothing of the options: whoever loads gives a function that takes one field at a
+ * time. All errors name the file and the line.
+ */
+#ifndef PV_POLICY_CONFIG_H
+#define PV_POLICY_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include "base/err.h"
+
+struct pv_config_field {
+        const char *name;
+        const char *const *values; /* one, or those of a list */
+        size_t n;
+        bool is_list;
+};
+
+struct pv_config_sink {
+        /* PV_ERR_USAGE, without file and line: they are put before it. */
+        int (*set)(void *ctx, const struct pv_config_field *field, struct pv_err *err);
+        void *ctx;
+};
+
+/* PV_ERR_USAGE when it cannot be read or is wrong. */
+int pv_config_load(const char *path, const struct pv_config_sink *sink, struct pv_err *err);
+
+/*
+ * The person's own file that is read without being asked for: $XDG_CONFIG_HOME/pvisor/config.yaml, else the one below
+ * home/.config. NULL when there is none; the caller's.
+ */
+char *pv_config_default_path(const char *xdg_config_home, const char *home);
+
+#endif

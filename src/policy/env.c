@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "policy/env.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+/* What a program needs to find its way and to speak the person's language; nothing that names a secret or a socket. */
+static const char *const kept[] = { "HOME", "PATH", "LANG",    "LANGUAGE",  "SHELL",   "TERM",
+                                    "USER", "TZ",   "LOGNAME", "COLORTERM", "NO_COLOR" };
+
+const char *pv_env_get(char *const *list, const char *name)
+{
+        size_t n = strlen(name);
+        for (; list && *list; list++)
+                if (strncmp(*list, name, n) == 0 && (*list)[n] == '=')
+                        return *list + n + 1;
+        return NULL;
+}
+
+static bool is_name(const char *s)
+{
+        static const char first[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_";
+        size_t n = strspn(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789");
+        return *s && strchr(first, *s) && s[n] == '\0';
+}
+
+int pv_env_check_names(const struct pv_strv *names, struct pv_err *err)
+{
+        for (size_t i = 0; i < names->n; i++) {
+                const char *name = names->v[i];
+                if (is_name(name))
+                        continue;
+                /* What follows '=' may be a secret: it is not repeated. */
+                (void)pv_err_set(err, PV_ERR_USAGE, 0, "--pass-env: not a variable's name: %.*s",
+                                 (int)strcspn(name, "="), name);
+                if (strchr(name, '='))
+                        return pv_err_hint(err, "give the name alone; its value is taken from this environment");
+                return -1;
+        }
+        return 0;
+}
+
+static bool is_kept(const char *entry)
+{
+        size_t n = strcspn(entry, "=");
+        if (strncmp(entry, "LC_", 3) == 0)
+                return true;
+        for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+                if (strlen(kept[i]) == n && strncmp(kept[i], entry, n) == 0)
+                        return true;
+        return false;
+}
+
+/* Sets NAME=VALUE, in place of one that is there. */
+static void set(struct pv_strv *env, const char *name, const char *value)
+{
+        size_t n = strlen(name);
+        char *entry = pv_strf("%s=%s", name, value);
+        for (size_t i = 0; i < env->n; i++) {
+                if (strncmp(env->v[i], name, n) == 0 && env->v[i][n] == '=') {
+                        free(env->v[i]);
+                        env->v[i] = entry;
+                        return;
+                }
+        }
+        pv_strv_take(env, entry);
+}
+
+static void inject(struct pv_plan *plan, const char *name, const char *value)
+{
+        set(&plan->env, name, value);
+        if (!pv_strv_has(&plan->env_injected, name))
+                pv_strv_add(&plan->env_injected, name);
+}
+
+/*
+ * git inside: signing is off, since the keys are not there, and the workspace is safe whoever seems to own it. This
+ * scope counts as the command line's, which safe.directory asks for (git-config(1), GIT_CONFIG_COUNT).
+ */
+static void inject_git(struct pv_plan *plan)
+{
+        const char *const pairs[][2] = {
+                { "commit.gpgSign", "false" },
+                { "tag.gpgSign", "false" },
+                { "push.gpgSign", "false" },
+                { "safe.directory", plan->workspace },
+        };
+        const size_t n = sizeof pairs / sizeof *pairs;
+        char number[8];
+        (void)snprintf(number, sizeof number, "%zu", n);
+        if (pv_env_get(plan->env.v, "GIT_CONFIG_COUNT"))
+                return; /* the person passed settings of their own */
+        inject(plan, "GIT_CONFIG_COUNT", number);
+        for (size_t i = 0; i < n; i++) {
+                pv_auto_free char *key = pv_strf("GIT_CONFIG_KEY_%zu", i);
+                pv_auto_free char *value = pv_strf("GIT_CONFIG_VALUE_%zu", i);
+                inject(plan, key, pairs[i][0]);
+                inject(plan, value, pairs[i][1]);
+        }
+}
+
+void pv_env_fill(struct pv_plan *plan, char *const *person, const struct pv_strv *pass)
+{
+        bool sandbox = plan->filesystem == PV_FS_SANDBOX;
+        for (char *const *e = person; e && *e; e++)
+                if (strchr(*e, '=') && (!sandbox || is_kept(*e)))
+                        pv_strv_add(&plan->env, *e);
+        for (size_t i = 0; i < pass->n; i++) {
+                const char *value = pv_env_get(person, pass->v[i]);
+                if (!value || pv_strv_has(&plan->env_passed, pass->v[i]))
+                        continue;
+                set(&plan->env, pass->v[i], value);
+                pv_strv_add(&plan->env_passed, pass->v[i]);
+        }
+        if (!sandbox)
+                return;
+        if (plan->home && !pv_strv_has(&plan->env_passed, "HOME"))
+                set(&plan->env, "HOME", plan->home);
+        if (!pv_env_get(plan->env.v, "PATH"))
+                inject(plan, "PATH", DEFAULT_PATH);
+        inject(plan, "PWD", plan->cwd);
+        inject_git(plan);
+}

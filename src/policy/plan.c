@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "policy/plan.h"
+
+void pv_plan_free(struct pv_plan *plan)
+{
+        if (!plan)
+                return;
+        for (size_t i = 0; plan->argv && plan->argv[i]; i++)
+                free(plan->argv[i]);
+        free(plan->argv);
+        free(plan->workspace);
+        free(plan->cwd);
+        free(plan->home);
+        for (size_t i = 0; i < plan->n_roots; i++) {
+                free(plan->roots[i].target);
+                free(plan->roots[i].view);
+        }
+        free(plan->roots);
+        for (size_t i = 0; i < plan->n_mounts; i++) {
+                free(plan->mounts[i].src);
+                free(plan->mounts[i].dst);
+        }
+        free(plan->mounts);
+        pv_strv_fini(&plan->devices);
+        pv_strv_fini(&plan->hidden);
+        pv_strv_fini(&plan->masks);
+        pv_strv_fini(&plan->env);
+        pv_strv_fini(&plan->env_passed);
+        pv_strv_fini(&plan->env_injected);
+        free(plan);
+}
