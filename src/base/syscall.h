@@ -40,6 +40,46 @@ static inline int pv_sys_close_range(unsigned first, unsigned last, unsigned fla
         return (int)syscall(SYS_close_range, first, last, flags);
 }
 
+/* Landlock, landlock(7): the rights up to ABI 7; Debian 12's header ends at ABI 2. */
+#define PV_LANDLOCK_FS_EXECUTE          (UINT64_C(1) << 0)
+#define PV_LANDLOCK_FS_WRITE_FILE       (UINT64_C(1) << 1)
+#define PV_LANDLOCK_FS_READ_FILE        (UINT64_C(1) << 2)
+#define PV_LANDLOCK_FS_READ_DIR         (UINT64_C(1) << 3)
+#define PV_LANDLOCK_FS_MAKE_BLOCK       (UINT64_C(1) << 11)
+#define PV_LANDLOCK_FS_REFER            (UINT64_C(1) << 13) /* ABI 2 */
+#define PV_LANDLOCK_FS_TRUNCATE         (UINT64_C(1) << 14) /* ABI 3 */
+#define PV_LANDLOCK_FS_IOCTL_DEV        (UINT64_C(1) << 15) /* ABI 5 */
+#define PV_LANDLOCK_NET_BIND_TCP        (UINT64_C(1) << 0)  /* ABI 4 */
+#define PV_LANDLOCK_NET_CONNECT_TCP     (UINT64_C(1) << 1)
+#define PV_LANDLOCK_SCOPE_ABSTRACT_UNIX (UINT64_C(1) << 0) /* ABI 6 */
+#define PV_LANDLOCK_SCOPE_SIGNALS       (UINT64_C(1) << 1)
+#define PV_LANDLOCK_VERSION             1U
+#define PV_LANDLOCK_PATH_BENEATH        1
+
+struct pv_landlock_attr {
+        uint64_t fs, net, scoped;
+};
+
+static inline int pv_sys_landlock_create(const struct pv_landlock_attr *attr, size_t size, unsigned flags)
+{
+        return (int)syscall(SYS_landlock_create_ruleset, attr, size, flags);
+}
+
+static inline int pv_sys_landlock_allow_beneath(int ruleset, int dir, uint64_t rights)
+{
+        struct {
+                uint64_t rights;
+                int32_t dir;
+        } __attribute__((packed)) rule = { rights, dir };
+
+        return (int)syscall(SYS_landlock_add_rule, ruleset, PV_LANDLOCK_PATH_BENEATH, &rule, 0);
+}
+
+static inline int pv_sys_landlock_restrict(int ruleset)
+{
+        return (int)syscall(SYS_landlock_restrict_self, ruleset, 0);
+}
+
 static inline ssize_t pv_sys_listxattrat(int dirfd, const char *path, unsigned at_flags, char *list, size_t size)
 {
         return syscall(SYS_listxattrat, dirfd, path, at_flags, list, size);
