@@ -45,8 +45,8 @@ const char *pv_left_text(enum pv_left why);
  * Fills left[0..v->n). cwd is the real path of the current directory. PV_ERR_USAGE: nothing was asked for, a
  * --path names no change (the hint lists near ones), a glob is malformed.
  */
-int pv_select_run(const struct pv_select *sel, const struct pv_verdicts *v, const char *cwd,
-                  enum pv_left *left, struct pv_err *err);
+int pv_select_run(const struct pv_select *sel, const struct pv_verdicts *v, const char *cwd, enum pv_left *left,
+                  struct pv_err *err);
 
 /* The glob language above. A trailing '/' or nothing behind a match: what is below matches too. */
 bool pv_glob_matches(const char *glob, const char *path);

@@ -12,6 +12,8 @@ struct pv_verdicts {
         size_t n;                      /* as many as there are changes, in their order */
         struct pv_path_change *change; /* borrows from the changes */
         struct pv_verdict *item;
+        const struct pv_root **root; /* the stage's */
+        size_t n_roots;
         struct pv_strv hooks_paths;
         bool ignore_known; /* git was asked; else nothing counts as ignored */
         char no_git[160];  /* with !ignore_known: why, a clause for people; else "" */
@@ -20,10 +22,11 @@ void pv_verdicts_fini(struct pv_verdicts *v);
 #define pv_auto_verdicts __attribute__((cleanup(pv_verdicts_fini))) struct pv_verdicts
 
 /*
- * Classifies all changes. view: git over the staged view, or NULL (then nothing is ignored). A git that fails
- * or is missing is not an error: see ignore_known. The changes must outlive *out.
+ * Classifies all changes. view and base: git over the staged view and over what the host has, each may be NULL (without
+ * view nothing is ignored; base is asked only where the configuration was changed). A git that fails or is missing is
+ * not an error: see ignore_known. The stage and the changes must outlive *out.
  */
 int pv_verdicts_make(struct pv_stage *s, const struct pv_changes *changes, const struct pv_git_runner *view,
-                     struct pv_verdicts *out, struct pv_err *err);
+                     const struct pv_git_runner *base, struct pv_verdicts *out, struct pv_err *err);
 
 #endif

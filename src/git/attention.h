@@ -54,14 +54,4 @@ bool pv_attention_host_runs(uint64_t reasons);
 /* The strongest of the reasons (the first of the enum); reasons must not be 0. */
 enum pv_attention pv_attention_first(uint64_t reasons);
 
-struct pv_path_change;
-struct pv_verdict;
-struct pv_classify_context;
-/* For classify.c: sets reasons and anchor_len of one change whose place and part are known. */
-struct pv_attention_index;
-struct pv_attention_index *pv_attention_index_new(void);
-void pv_attention_index_free(struct pv_attention_index *x);
-void pv_attention_judge(const struct pv_attention_index *x, const struct pv_path_change *change, size_t index,
-                        const struct pv_classify_context *context, struct pv_verdict *verdict);
-
 #endif

@@ -101,9 +101,8 @@ void pv_classify(const struct pv_path_change *change, size_t n, const struct pv_
  * sets ignored and ignored_len. workspace_view is root 0's path in the view. One run of git however many
  * changes. Not a repository, or no git in the view: nothing is ignored and *asked is false.
  */
-int pv_ignore_ask(const struct pv_git_runner *view, const char *workspace_view,
-                  const struct pv_path_change *change, size_t n, struct pv_verdict *verdict, bool *asked,
-                  struct pv_err *err);
+int pv_ignore_ask(const struct pv_git_runner *view, const char *workspace_view, const struct pv_path_change *change,
+                  size_t n, struct pv_verdict *verdict, bool *asked, struct pv_err *err);
 
 /* Adds the directory of core.hooksPath in that runner's view, when it lies in the workspace, to *paths. */
 int pv_hooks_path_ask(const struct pv_git_runner *runner, const char *workspace_view, struct pv_strv *paths,

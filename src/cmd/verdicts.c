@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/verdicts.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+struct reader {
+        struct pv_stage *stage;
+        const struct pv_changes *changes;
+};
+
+/* Contents of one side for rules that look inside. Opened non-blocking: the host's file may be a pipe by now. */
+static int read_content(void *ctx, size_t index, bool old, size_t max, char **out, size_t *len)
+{
+        const struct reader *r = ctx;
+        const struct pv_change *c = &r->changes->item[index];
+        struct pv_err err = PV_ERR_INIT;
+        struct stat st;
+        if (!S_ISREG(old ? c->pre.mode : c->now.mode))
+                return -1;
+        pv_auto_fd fd = old ? pv_change_open_target(r->stage, c, O_RDONLY | O_NONBLOCK)
+                            : pv_change_open_staged(r->stage, c, O_RDONLY | O_NONBLOCK);
+        if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+                return -1;
+        return pv_fd_read_all(fd, max, c->path, out, len, &err);
+}
+
+static enum pv_path_kind kind_of(enum pv_change_kind kind)
+{
+        switch (kind) {
+        case PV_CHANGE_ADDED:
+                return PV_PATH_ADDED;
+        case PV_CHANGE_MODIFIED:
+                return PV_PATH_MODIFIED;
+        case PV_CHANGE_DELETED:
+                return PV_PATH_DELETED;
+        case PV_CHANGE_TYPE:
+                return PV_PATH_TYPE;
+        case PV_CHANGE_METADATA:
+                return PV_PATH_METADATA;
+        }
+        return PV_PATH_MODIFIED;
+}
+
+static struct pv_path_change neutral(const struct pv_change *c, const struct pv_root *root)
+{
+        const unsigned more_than_times = PV_CHANGE_XATTRS | PV_CHANGE_MODE | PV_CHANGE_OWNER;
+        return (struct pv_path_change){
+                .root = c->root,
+                .root_kind = root->kind,
+                .root_view = root->view,
+                .path = c->path,
+                .kind = kind_of(c->kind),
+                .old_mode = c->pre.mode,
+                .new_mode = c->now.mode,
+                .size = c->now.size,
+                .link = c->now.link,
+                .implied = c->flags & PV_CHANGE_IMPLIED,
+                .times_only = c->kind == PV_CHANGE_METADATA && !(c->flags & more_than_times),
+                .split = c->flags & PV_CHANGE_SPLIT,
+                .metadata_lost = c->now.mode && (c->flags & PV_CHANGE_OWNER) && geteuid() != 0,
+        };
+}
+
+static bool may_be_hook(const struct pv_path_change *c)
+{
+        return S_ISLNK(c->new_mode) || (S_ISREG(c->new_mode) && (c->new_mode & 0111));
+}
+
+/* Where hooks are is asked only when a change could be one; of the host only when the two sides may disagree. */
+static void ask_hooks_paths(struct pv_verdicts *v, const struct pv_git_runner *view, const struct pv_git_runner *base)
+{
+        struct pv_err err = PV_ERR_INIT;
+        bool candidate = false, config = false;
+        for (size_t i = 0; i < v->n; i++) {
+                candidate |= v->item[i].place == PV_PLACE_TREE && may_be_hook(&v->change[i]);
+                config |= v->item[i].part == PV_GIT_CONFIG || v->item[i].part == PV_GIT_DIR;
+        }
+        if (candidate && view)
+                (void)pv_hooks_path_ask(view, v->root[0]->view, &v->hooks_paths, &err);
+        if (candidate && base && config)
+                (void)pv_hooks_path_ask(base, v->root[0]->view, &v->hooks_paths, &err);
+}
+
+static void ask_ignored(struct pv_verdicts *v, const struct pv_git_runner *view)
+{
+        struct pv_err err = PV_ERR_INIT;
+        if (!view)
+                (void)snprintf(v->no_git, sizeof v->no_git, "git was not asked");
+        else if (pv_ignore_ask(view, v->root[0]->view, v->change, v->n, v->item, &v->ignore_known, &err) < 0)
+                (void)snprintf(v->no_git, sizeof v->no_git, "%.159s",
+                               err.kind == PV_ERR_NOT_FOUND ? "there is no git in the view" : err.msg);
+}
+
+int pv_verdicts_make(struct pv_stage *s, const struct pv_changes *changes, const struct pv_git_runner *view,
+                     const struct pv_git_runner *base, struct pv_verdicts *out, struct pv_err *err)
+{
+        struct reader reader = { s, changes };
+        struct pv_verdicts v = { .n = changes->n, .n_roots = pv_stage_n_roots(s) };
+        v.change = pv_calloc(v.n, sizeof *v.change);
+        v.item = pv_calloc(v.n, sizeof *v.item);
+        v.root = pv_calloc(v.n_roots, sizeof *v.root);
+        for (size_t i = 0; i < v.n_roots; i++)
+                v.root[i] = pv_stage_root(s, i);
+        for (size_t i = 0; i < v.n; i++) {
+                const struct pv_change *c = &changes->item[i];
+                if (c->root >= v.n_roots) {
+                        pv_verdicts_fini(&v);
+                        return pv_err_set(err, PV_ERR_INPUT, 0, "a change of a root that the stage has not");
+                }
+                v.change[i] = neutral(c, v.root[c->root]);
+        }
+        struct pv_classify_context context = { .read = read_content, .ctx = &reader };
+        pv_classify(v.change, v.n, &context, v.item);
+        ask_hooks_paths(&v, view, base);
+        if (v.hooks_paths.n) {
+                context.hooks_paths = &v.hooks_paths;
+                pv_classify(v.change, v.n, &context, v.item);
+        }
+        ask_ignored(&v, view);
+        *out = v;
+        return 0;
+}
+
+void pv_verdicts_fini(struct pv_verdicts *v)
+{
+        pv_freep(&v->change);
+        pv_freep(&v->item);
+        pv_freep(&v->root);
+        pv_strv_fini(&v->hooks_paths);
+        *v = (struct pv_verdicts){ 0 };
+}
