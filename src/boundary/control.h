@@ -26,6 +26,7 @@
 #define PV_CONTROL_CAPS     "no-capabilities"    /* [subprocesses] */
 #define PV_CONTROL_NNP      "no-new-privileges"  /* [subprocesses] */
 #define PV_CONTROL_CGROUP   "cgroup"             /* [subprocesses] killed as one */
-/* [resources] "memory", "processes", "cpu-time", "open-files", "file-size", "core-dumps": limits.c */
+#define PV_CONTROL_CORE     "no-core-dumps"      /* [host_writes] */
+/* [resources] PV_LIMIT_* of limits.h */
 
 #endif
