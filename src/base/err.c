@@ -29,7 +29,7 @@ int pv_err_wrap(struct pv_err *e, const char *fmt, ...)
         int n = vsnprintf(e->msg, sizeof e->msg, fmt, ap);
         va_end(ap);
         if (n >= 0 && (size_t)n < sizeof e->msg)
-                (void)snprintf(e->msg + n, sizeof e->msg - (size_t)n, ": %s", old);
+                (void)snprintf(e->msg + n, sizeof e->msg - (size_t)n, ": %.*s", (int)(sizeof e->msg - (size_t)n), old);
         return -1;
 }
 

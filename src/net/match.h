@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The decision: may this target be reached, and by which rule. Pure; the theory of the data plane heads plane.c. */
+#ifndef PV_NET_MATCH_H
+#define PV_NET_MATCH_H
+
+#include "policy/netpolicy.h"
+
+enum pv_verdict_kind {
+        PV_VERDICT_ALLOWED,
+        PV_VERDICT_DENIED,      /* a deny rule holds it: rule */
+        PV_VERDICT_NOT_ALLOWED, /* an allow list does not name it: layer */
+        PV_VERDICT_SPECIAL,     /* the name resolved to an address that is not the public Internet's: what */
+};
+
+struct pv_verdict {
+        enum pv_verdict_kind kind;
+        const struct pv_netrule *rule; /* borrowed from the policy; NULL when none decided */
+        const char *layer;             /* the layer that refused; NULL when allowed */
+        const char *what;              /* SPECIAL: "a loopback address" */
+};
+
+/* May the sandbox ask for this name at all: does any port of it lead anywhere. */
+struct pv_verdict pv_match_name(const struct pv_netpolicy *p, const char *name);
+
+/* A connection to a name, before it is resolved. Names in the compared form of pv_netrule_fold_name(). */
+struct pv_verdict pv_match_name_port(const struct pv_netpolicy *p, const char *name, uint16_t port);
+
+/*
+ * The address that a name resolved to (name not NULL, already allowed): deny rules by address hold, and special addresses
+ * need a rule by address or allow_private_ips. Or an address that the sandbox connected to itself (name NULL).
+ */
+struct pv_verdict pv_match_address(const struct pv_netpolicy *p, const char *name, const struct pv_netaddr *addr,
+                                   uint16_t port);
+
+/* True when the limit holds this flow; addr may be NULL. */
+bool pv_match_limit(const struct pv_netlimit *l, const char *name, const struct pv_netaddr *addr, uint16_t port);
+
+#endif

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/test.h"
+#include "net/match.h"
+
+struct built {
+        struct pv_netrule allow[8], deny[8];
+        struct pv_netpolicy policy;
+};
+
+/* One layer from lists that end with NULL. */
+static struct built *build(const char *const *allow, const char *const *deny)
+{
+        struct built *b = pv_calloc(1, sizeof *b);
+        struct pv_err e = PV_ERR_INIT;
+        struct pv_netlayer *l = &b->policy.layer[0];
+        *l = (struct pv_netlayer){ .name = "session", .allow = b->allow, .deny = b->deny };
+        b->policy.n_layers = 1;
+        for (; *allow; allow++)
+                assert_int_equal(pv_netrule_parse(*allow, &b->allow[l->n_allow++], &e), 0);
+        for (; *deny; deny++)
+                assert_int_equal(pv_netrule_parse(*deny, &b->deny[l->n_deny++], &e), 0);
+        return b;
+}
+
+static enum pv_verdict_kind at(const struct built *b, const char *name, const char *addr, uint16_t port)
+{
+        struct pv_netaddr a;
+        if (!addr)
+                return pv_match_name_port(&b->policy, name, port).kind;
+        assert_true(pv_netaddr_parse(addr, &a));
+        return pv_match_address(&b->policy, name, &a, port).kind;
+}
+
+#define RULES(...) ((const char *const[]){ __VA_ARGS__ __VA_OPT__(, ) NULL })
+
+static void suffix_is_below_and_not_beside(void **state)
+{
+        pv_auto_free struct built *b = build(RULES("*.example.com"), RULES());
+        assert_int_equal(at(b, "a.example.com", NULL, 443), PV_VERDICT_ALLOWED);
+        assert_int_equal(at(b, "a.b.example.com", NULL, 443), PV_VERDICT_ALLOWED);
+        assert_int_equal(at(b, "example.com", NULL, 443), PV_VERDICT_NOT_ALLOWED);
+        assert_int_equal(at(b, "evilexample.com", NULL, 443), PV_VERDICT_NOT_ALLOWED);
+        assert_int_equal(at(b, "example.com.evil.net", NULL, 443), PV_VERDICT_NOT_ALLOWED);
+        assert_int_equal(at(b, ".example.com", NULL, 443), PV_VERDICT_NOT_ALLOWED);
+}
+
+static void deny_wins_and_an_allow_denies_all_else(void **state)
+{
+        pv_auto_free struct built *b = build(RULES("*.example.com:443"), RULES("bad.example.com"));
+        assert_int_equal(at(b, "bad.example.com", NULL, 443), PV_VERDICT_DENIED);
+        assert_int_equal(at(b, "good.example.com", NULL, 443), PV_VERDICT_ALLOWED);
+        assert_int_equal(at(b, "good.example.com", NULL, 80), PV_VERDICT_NOT_ALLOWED);
+        assert_int_equal(at(b, NULL, "8.8.8.8", 443), PV_VERDICT_NOT_ALLOWED);
+        assert_int_equal(pv_match_name(&b->policy, "good.example.com").kind, PV_VERDICT_ALLOWED);
+        assert_int_equal(pv_match_name(&b->policy, "bad.example.com").kind, PV_VERDICT_DENIED);
+}
+
+static void without_allow_rules_what_is_not_denied_is_allowed(void **state)
+{
+        pv_auto_free struct built *b = build(RULES(), RULES("bad.example:25", "9.9.9.0/24"));
+        assert_int_equal(at(b, "x.example", NULL, 1), PV_VERDICT_ALLOWED);
+        assert_int_equal(at(b, "bad.example", NULL, 25), PV_VERDICT_DENIED);
+        assert_int_equal(at(b, "bad.example", NULL, 26), PV_VERDICT_ALLOWED);
+        assert_int_equal(pv_match_name(&b->policy, "bad.example").kind, PV_VERDICT_ALLOWED);
+        assert_int_equal(at(b, "x.example", "9.9.9.9", 1), PV_VERDICT_DENIED);
+        assert_int_equal(at(b, NULL, "9.9.9.9", 1), PV_VERDICT_DENIED);
+        assert_int_equal(at(b, NULL, "9.9.8.9", 1), PV_VERDICT_ALLOWED);
+}
+
+static void special_addresses_need_a_rule_by_address(void **state)
+{
+        static const char *const special[] = { "127.0.0.1", "10.0.0.1",         "169.254.169.254", "::1",
+                                               "fe80::1",   "::ffff:127.0.0.1", "64:ff9b::7f00:1", "0.0.0.0" };
+        pv_auto_free struct built *by_name = build(RULES("a.example", "*"), RULES());
+        pv_auto_free struct built *open = build(RULES(), RULES());
+        for (size_t i = 0; i < sizeof special / sizeof *special; i++) {
+                assert_int_equal(at(by_name, "a.example", special[i], 80), PV_VERDICT_SPECIAL);
+                assert_int_equal(at(open, "a.example", special[i], 80), PV_VERDICT_SPECIAL);
+                assert_int_equal(at(open, NULL, special[i], 80), PV_VERDICT_SPECIAL);
+        }
+        assert_int_equal(at(by_name, "a.example", "93.184.216.34", 80), PV_VERDICT_ALLOWED);
+        pv_auto_free struct built *explicit = build(RULES("a.example", "10.0.0.0/8:80"), RULES());
+        assert_int_equal(at(explicit, "a.example", "10.1.1.1", 80), PV_VERDICT_ALLOWED);
+        assert_int_equal(at(explicit, "a.example", "10.1.1.1", 81), PV_VERDICT_SPECIAL);
+        assert_int_equal(at(explicit, NULL, "10.1.1.1", 80), PV_VERDICT_ALLOWED);
+        assert_int_equal(at(explicit, "a.example", "192.168.1.1", 80), PV_VERDICT_SPECIAL);
+}
+
+static void private_ips_are_private_and_not_loopback_or_metadata(void **state)
+{
+        pv_auto_free struct built *b = build(RULES("a.example"), RULES());
+        b->policy.allow_private_ips = true;
+        assert_int_equal(at(b, "a.example", "10.0.0.1", 80), PV_VERDICT_ALLOWED);
+        assert_int_equal(at(b, "a.example", "fd00::1", 80), PV_VERDICT_ALLOWED);
+        assert_int_equal(at(b, "a.example", "127.0.0.1", 80), PV_VERDICT_SPECIAL);
+        assert_int_equal(at(b, "a.example", "::1", 80), PV_VERDICT_SPECIAL);
+        assert_int_equal(at(b, "a.example", "169.254.169.254", 80), PV_VERDICT_SPECIAL);
+        assert_int_equal(at(b, "b.example", "10.0.0.1", 80), PV_VERDICT_NOT_ALLOWED);
+}
+
+static void layers_intersect(void **state)
+{
+        pv_auto_free struct built *user = build(RULES("*.example.com"), RULES("c.example.com"));
+        pv_auto_free struct built *session = build(RULES("a.example.com", "c.example.com", "x.example.net"), RULES());
+        struct pv_netpolicy *p = &user->policy;
+        p->layer[0].name = "user";
+        p->layer[p->n_layers++] = session->policy.layer[0];
+        assert_int_equal(at(user, "a.example.com", NULL, 1), PV_VERDICT_ALLOWED);
+        assert_int_equal(at(user, "b.example.com", NULL, 1), PV_VERDICT_NOT_ALLOWED);
+        assert_string_equal(pv_match_name_port(p, "b.example.com", 1).layer, "session");
+        assert_string_equal(pv_match_name_port(p, "x.example.net", 1).layer, "user");
+        assert_int_equal(at(user, "c.example.com", NULL, 1), PV_VERDICT_DENIED);
+}
+
+static void a_limit_holds_by_name_or_address(void **state)
+{
+        struct pv_netlimit l = { .bytes_per_second = 1 };
+        struct pv_err e = PV_ERR_INIT;
+        assert_int_equal(pv_netrule_parse("host.example:443", &l.rule, &e), 0);
+        assert_true(pv_match_limit(&l, "host.example", NULL, 443));
+        assert_false(pv_match_limit(&l, "host.example", NULL, 80));
+        assert_false(pv_match_limit(&l, "other.example", NULL, 443));
+        assert_int_equal(pv_netrule_parse("*", &l.rule, &e), 0);
+        assert_true(pv_match_limit(&l, NULL, NULL, 443));
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(suffix_is_below_and_not_beside),
+                cmocka_unit_test(deny_wins_and_an_allow_denies_all_else),
+                cmocka_unit_test(without_allow_rules_what_is_not_denied_is_allowed),
+                cmocka_unit_test(special_addresses_need_a_rule_by_address),
+                cmocka_unit_test(private_ips_are_private_and_not_loopback_or_metadata),
+                cmocka_unit_test(layers_intersect),
+                cmocka_unit_test(a_limit_holds_by_name_or_address),
+        };
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
