@@ -56,7 +56,6 @@ struct pv_contained_command {
         int stdio[3];
         bool terminal;
 };
-int pv_contained_run(struct pv_contained *c, const struct pv_contained_command *command, int *code,
-                     struct pv_err *err);
+int pv_contained_run(struct pv_contained *c, const struct pv_contained_command *command, int *code, struct pv_err *err);
 
 #endif

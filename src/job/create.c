@@ -144,6 +144,7 @@ static struct pv_job *new_job(const struct pv_job_birth *b, const char *store, c
         j->started = *now;
         j->exit_code = -1;
         j->changes = -1;
+        j->pending = -1;
         j->request = json_incref(request);
         return j;
 }
@@ -187,7 +188,7 @@ int pv_job_end(struct pv_live_job *live, const struct pv_job_end *end, struct pv
         job->state = end->state;
         job->end = end->end;
         job->exit_code = end->exit_code;
-        job->changes = end->changes;
+        job->changes = job->pending = end->changes;
         job->ended = pv_clock_now();
         if (end->failure) {
                 free(job->failure);

@@ -166,6 +166,7 @@ static int parse_state(const json_t *j, struct pv_job *job, struct pv_err *err)
         job->ended = pv_job_time_parse(json_object_get(j, "ended_ns"));
         job->exit_code = (int)count_or(json_object_get(j, "exit_code"), -1);
         job->changes = count_or(json_object_get(j, "changes"), -1);
+        job->pending = count_or(json_object_get(j, "pending"), -1);
         job->applied = count_or(json_object_get(j, "applied"), 0);
         job->dropped = json_is_true(json_object_get(j, "dropped"));
         return 0;
@@ -190,6 +191,7 @@ int pv_job_state_read(int dirfd, struct pv_job *job, struct pv_err *err)
         bool found = false;
         job->exit_code = -1;
         job->changes = -1;
+        job->pending = -1;
         if (try_read(dirfd, job, &found, err) < 0)
                 return -1;
         if (!found && pv_job_lock_is_held(dirfd)) {
@@ -211,10 +213,11 @@ static json_t *count_json(long long n)
 int pv_job_state_write(int dirfd, const struct pv_job *job, struct pv_err *err)
 {
         pv_auto_json j =
-                json_pack("{s:i, s:s, s:s?, s:o, s:o, s:o, s:o, s:o, s:b}", "format", PV_JOB_FORMAT, "state",
+                json_pack("{s:i, s:s, s:s?, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "format", PV_JOB_FORMAT, "state",
                           pv_job_state_name(job->state), "end", job->end, "exit_code", count_json(job->exit_code),
                           "ended_ns", pv_job_time_json(&job->ended), "failure", pv_json_bytes(job->failure), "changes",
-                          count_json(job->changes), "applied", json_integer(job->applied), "dropped", job->dropped);
+                          count_json(job->changes), "pending", count_json(job->pending), "applied",
+                          json_integer(job->applied), "dropped", job->dropped);
         if (!j)
                 return pv_err_set(err, PV_ERR_SYS, ENOMEM, "write %s", PV_JOB_STATE);
         return pv_json_write_at(dirfd, PV_JOB_STATE, j, PV_FILE_REPLACE, err);

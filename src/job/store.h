@@ -62,6 +62,7 @@ struct pv_job {
         const char *end;                /* static: "exited", "signaled", "timeout", "killed"; NULL when not known */
         char *failure;                  /* with FAILED: the reason; or NULL */
         long long changes;              /* paths still staged when last counted; -1 when not known */
+        long long pending;              /* of changes: what a person has yet to decide on; -1 when not known */
         long long applied;              /* paths applied and not undone; 0 when none */
         bool dropped;                   /* its changes were thrown away: nothing is left to apply */
         json_t *request;                /* owned */

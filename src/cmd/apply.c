@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pvisor apply */
+#include "base/json.h"
+#include "base/log.h"
+#include "cmd/apply_report.h"
+#include "cmd/decide.h"
+
+struct apply_options {
+        struct pv_strv path, include, exclude;
+        bool all, ignored, git_raw, keep_times, dry_run, json;
+};
+
+static const struct pv_opt options[] = {
+        { .name = "all",
+          .letter = 'a',
+          .type = PV_OPT_FLAG,
+          .field = offsetof(struct apply_options, all),
+          .help = "Everything, but for ignored files, git directories and files that run on the host by themselves.",
+          .group = "What to take" },
+        { .name = "path",
+          .type = PV_OPT_LIST,
+          .arg = "PATH",
+          .field = offsetof(struct apply_options, path),
+          .complete = PV_COMPLETE_FILE,
+          .help = "What is at or below PATH. Repeatable." },
+        { .name = "include",
+          .type = PV_OPT_LIST,
+          .arg = "GLOB",
+          .field = offsetof(struct apply_options, include),
+          .help = "What matches: '*.c' at any depth, 'src/**' by its whole path. Repeatable." },
+        { .name = "exclude",
+          .type = PV_OPT_LIST,
+          .arg = "GLOB",
+          .field = offsetof(struct apply_options, exclude),
+          .help = "Not what matches. Repeatable." },
+        { .name = "ignored",
+          .type = PV_OPT_FLAG,
+          .field = offsetof(struct apply_options, ignored),
+          .help = "Files that git ignores, too." },
+        { .name = "git-raw",
+          .type = PV_OPT_FLAG,
+          .field = offsetof(struct apply_options, git_raw),
+          .help = "Git directories too, literally, file by file." },
+        { .name = "dry-run",
+          .letter = 'n',
+          .type = PV_OPT_FLAG,
+          .field = offsetof(struct apply_options, dry_run),
+          .help = "Make all checks and say what would be done; change nothing.",
+          .group = "How" },
+        { .name = "keep-times",
+          .type = PV_OPT_FLAG,
+          .field = offsetof(struct apply_options, keep_times),
+          .help = "Files keep the times that the command gave them. Else they get the time of the apply, so that "
+                  "builds "
+                  "see them." },
+        PV_OPT_JSON(struct apply_options, json),
+        { .name = NULL },
+};
+
+static void note_refusal(const struct pv_decision *d, const struct pv_apply_result *r)
+{
+        pv_job_event(d->job, "apply-refused",
+                     json_pack("{s:I, s:b}", "conflicts", (json_int_t)r->n_conflicts, "partly", r->partly));
+}
+
+static void note_batch(struct pv_decision *d, const struct pv_apply_result *r)
+{
+        d->job->applied += (long long)r->applied;
+        pv_decision_note_left(d);
+        pv_job_event(
+                d->job, "applied",
+                json_pack("{s:s, s:I, s:b}", "batch", r->batch, "paths", (json_int_t)r->applied, "weaker", r->weaker));
+}
+
+static int publish(struct pv_decision *d, const struct apply_options *o, struct pv_apply_result *r, struct pv_err *err)
+{
+        const struct pv_apply_options how = { .keep_times = o->keep_times, .dry_run = o->dry_run };
+        int done = d->n_selected ? pv_apply(d->stage, d->changes, d->selected, &how, r, err) : 0;
+        if (done < 0 && err->kind != PV_ERR_CONFLICT)
+                return -1;
+        if (done < 0 && !o->dry_run)
+                note_refusal(d, r);
+        if (done == 0 && d->n_selected && !o->dry_run)
+                note_batch(d, r);
+        struct pv_err why = PV_ERR_INIT;
+        int shown = o->json    ? pv_cmd_print_json(pv_apply_report_json(d, r, o->dry_run, done < 0), &why)
+                    : done < 0 ? (pv_cmd_say_conflicts(d->stage, r), 0)
+                               : pv_apply_report(d, r, o->dry_run, &why);
+        if (shown < 0)
+                *err = why;
+        return shown < 0 ? -1 : done;
+}
+
+static int run(const void *opts, const struct pv_args *args, struct pv_err *err)
+{
+        const struct apply_options *o = opts;
+        struct pv_apply_result r = { 0 };
+        pv_auto_decision d = { 0 };
+        /* The lists stay the option table's. */
+        const struct pv_select what = { .all = o->all,
+                                        .ignored = o->ignored,
+                                        .git_raw = o->git_raw,
+                                        .path = o->path,
+                                        .include = o->include,
+                                        .exclude = o->exclude };
+        if (!o->all && o->path.n == 0 && o->include.n == 0) {
+                pv_err_set(err, PV_ERR_USAGE, 0, "apply: what? nothing was asked for");
+                return pv_err_hint(err, "pvisor apply --all, or --path PATH, or --include GLOB");
+        }
+        if (pv_decision_open(args, "apply", &d, err) < 0)
+                return -1;
+        if (d.changes->n == 0 && d.job->dropped)
+                return pv_err_set(err, PV_ERR_STATE, 0, "apply: job %s was dropped: nothing is left of it", d.job->id);
+        if (pv_decision_select(&d, "apply", &what, err) < 0)
+                return -1;
+        int done = publish(&d, o, &r, err);
+        pv_apply_result_fini(&r);
+        return done;
+}
+
+static const char *const examples[] = {
+        "pvisor apply --all",
+        "take everything of the newest job",
+        "pvisor apply last --path src --exclude '*.lock'",
+        "take a part",
+        "pvisor apply --all --dry-run",
+        "see first what would conflict",
+        NULL,
+};
+
+const struct pv_command pv_cmd_apply = {
+        .name = "apply",
+        .usage = "[options] [JOB]",
+        .about =
+                "Publishes a job's staged changes into the workspace: all that is selected, or nothing. A path that "
+                "you "
+                "changed since the job saw it is a conflict: then nothing is changed, each is named, and the exit code "
+                "is 3. `pvisor undo` takes the batch back.\n\n"
+                "What runs on the host by itself (git hooks and configuration, .envrc, editor tasks, agent settings) "
+                "is "
+                "left staged unless its path is named.",
+        .options = options,
+        .options_size = sizeof(struct apply_options),
+        .style = PV_ARGS_MIXED,
+        .max_words = 1,
+        .words = PV_COMPLETE_JOB,
+        .examples = examples,
+        .run = run,
+};

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/apply_report.h"
+
+#include <string.h>
+#include "base/json.h"
+#include "git/words.h"
+
+#define PATHS_SHOWN 12
+#define REPOS_SHOWN 4
+
+/* "3 added, 2 modified, 1 deleted" of what was selected. */
+static void put_kinds(struct pv_str *b, const struct pv_decision *d)
+{
+        static const char *const name[] = {
+                [PV_CHANGE_ADDED] = "added",
+                [PV_CHANGE_MODIFIED] = "modified",
+                [PV_CHANGE_DELETED] = "deleted",
+                [PV_CHANGE_TYPE] = "of another type",
+                [PV_CHANGE_METADATA] = "with other metadata",
+        };
+        size_t count[sizeof name / sizeof *name] = { 0 }, shown = 0;
+        for (size_t i = 0; i < d->changes->n; i++)
+                count[d->changes->item[i].kind] += d->selected[i];
+        for (size_t k = 0; k < sizeof name / sizeof *name; k++)
+                if (count[k])
+                        pv_str_putf(b, "%s%zu %s", shown++ ? ", " : "", count[k], name[k]);
+}
+
+static void put_taken(struct pv_str *b, const struct pv_decision *d, const struct pv_apply_result *r, bool dry_run)
+{
+        if (d->n_selected == 0) {
+                pv_str_put(b, d->changes->n ? "nothing to apply but what is left out below\n"
+                                            : "nothing is staged: there is nothing to apply\n");
+                return;
+        }
+        pv_str_put(b, dry_run ? "would apply " : "applied ");
+        pv_cmd_put_count(b, d->n_selected, "change", "changes");
+        pv_str_put(b, " to ");
+        pv_str_put_safe(b, d->job->workspace);
+        pv_str_put(b, ": ");
+        put_kinds(b, d);
+        pv_str_putc(b, '\n');
+        if (d->n_along) {
+                pv_str_put(b, "  with ");
+                pv_cmd_put_count(b, d->n_along, "that belongs", "that belong");
+                pv_str_put(b, " together with them (new directories, hard links, renames)\n");
+        }
+        if (r->weaker)
+                pv_str_put(b, "  by copies: this filesystem cannot exchange files\n");
+}
+
+static void put_path_line(struct pv_str *b, const struct pv_decision *d, size_t i)
+{
+        pv_str_put(b, "    ");
+        pv_cmd_put_path(b, d->stage, d->changes->item[i].root, d->changes->item[i].path);
+        if (S_ISDIR(d->changes->item[i].now.mode))
+                pv_str_putc(b, '/');
+        if (d->left[i] == PV_LEFT_HOST_RUNS && d->verdicts.item[i].reasons)
+                pv_str_putf(b, "  (%s)", pv_attention_info(pv_attention_first(d->verdicts.item[i].reasons))->title);
+        pv_str_putc(b, '\n');
+}
+
+static size_t count_left(const struct pv_decision *d, enum pv_left why)
+{
+        size_t n = 0;
+        for (size_t i = 0; i < d->changes->n; i++)
+                n += d->left[i] == why;
+        return n;
+}
+
+static void put_left_paths(struct pv_str *b, const struct pv_decision *d, enum pv_left why)
+{
+        size_t n = count_left(d, why), shown = 0;
+        if (n == 0)
+                return;
+        pv_str_putf(b, "  %zu %s\n", n, pv_left_text(why));
+        for (size_t i = 0; i < d->changes->n && shown < PATHS_SHOWN; i++) {
+                if (d->left[i] != why)
+                        continue;
+                put_path_line(b, d, i);
+                shown++;
+        }
+        if (n > shown)
+                pv_str_putf(b, "    ... and %zu more\n", n - shown);
+}
+
+/* One line a top directory. */
+static void put_left_ignored(struct pv_str *b, const struct pv_decision *d)
+{
+        pv_auto_free struct pv_fold *folds = NULL;
+        size_t n = 0;
+        if (count_left(d, PV_LEFT_IGNORED) == 0)
+                return;
+        pv_str_putf(b, "  %zu %s\n", count_left(d, PV_LEFT_IGNORED), pv_left_text(PV_LEFT_IGNORED));
+        pv_fold_ignored(d->verdicts.change, d->verdicts.item, d->verdicts.n, &folds, &n);
+        for (size_t i = 0; i < n && i < PATHS_SHOWN; i++) {
+                pv_str_put(b, "    ");
+                pv_str_put_safe_n(b, folds[i].path, folds[i].len);
+                pv_str_put(b, "  ");
+                pv_cmd_put_count(b, folds[i].n, "path", "paths");
+                pv_str_put(b, ", ");
+                pv_str_put_size(b, folds[i].size);
+                pv_str_putc(b, '\n');
+        }
+        if (n > PATHS_SHOWN)
+                pv_str_putf(b, "    ... and %zu more directories\n", n - PATHS_SHOWN);
+}
+
+static void put_ref(struct pv_str *b, const struct pv_git_ref *ref)
+{
+        static const char heads[] = "refs/heads/";
+        pv_str_put(b, "    ");
+        pv_str_put_safe(b, pv_str_has_prefix(ref->name, heads) ? ref->name + strlen(heads) : ref->name);
+        if (ref->kind == PV_GIT_REF_DELETED)
+                pv_str_put(b, " deleted");
+        else if (ref->counted && ref->ahead)
+                pv_str_putf(b, " +%zu", ref->ahead);
+        else
+                pv_str_put(b, ref->kind == PV_GIT_REF_ADDED ? " new" : " moved");
+        for (size_t i = 0; i < ref->subjects.n; i++) {
+                pv_str_put(b, i ? ", " : ": ");
+                pv_str_put_safe(b, ref->subjects.v[i]);
+        }
+        pv_str_putc(b, '\n');
+}
+
+static char *join_part(const char *base, const char *rest, size_t n)
+{
+        pv_auto_free char *part = pv_strndup(rest, n);
+        return n ? pv_path_join(base, part) : pv_strdup(base);
+}
+
+static void put_repo(struct pv_str *b, const struct pv_decision *d, const struct pv_git_repo *repo)
+{
+        pv_auto_git_words words = { 0 };
+        const struct pv_path_change *first = &d->verdicts.change[repo->first];
+        if (!repo->refs && !repo->head)
+                return;
+        pv_auto_free char *worktree =
+                join_part(first->root_kind == PV_ROOT_GIT_DIR ? pv_contained_workspace(d->result) : first->root_view,
+                          first->path, repo->path_len);
+        pv_git_words_make(&d->ask_result, &d->ask_host, worktree, repo, &words);
+        for (size_t i = 0; words.known && i < words.n_refs; i++)
+                put_ref(b, &words.ref[i]);
+        if (words.n_refs_more)
+                pv_str_putf(b, "    ... and %zu more references\n", words.n_refs_more);
+}
+
+/* Commits by their names, never objects and index bytes as files. Git is asked only when references moved. */
+static void put_left_git(struct pv_str *b, const struct pv_decision *d)
+{
+        pv_auto_free struct pv_git_repo *repos = NULL;
+        size_t n = 0, more = 0;
+        if (count_left(d, PV_LEFT_GIT) == 0)
+                return;
+        pv_str_put(b, "  git's own directory; --git-raw takes it literally\n");
+        pv_git_repos_find(d->verdicts.change, d->verdicts.item, d->verdicts.n, REPOS_SHOWN, &repos, &n, &more);
+        for (size_t i = 0; i < n && d->result && d->host; i++)
+                put_repo(b, d, &repos[i]);
+}
+
+static void put_left(struct pv_str *b, const struct pv_decision *d)
+{
+        if (d->n_selected == d->changes->n)
+                return;
+        pv_str_put(b, "left staged:\n");
+        put_left_paths(b, d, PV_LEFT_HOST_RUNS);
+        put_left_git(b, d);
+        put_left_ignored(b, d);
+        put_left_paths(b, d, PV_LEFT_EXCLUDED);
+        put_left_paths(b, d, PV_LEFT_NOT_ASKED);
+        if (!d->verdicts.ignore_known && d->verdicts.no_git[0]) {
+                pv_str_put(b, "  (what git ignores is not known: ");
+                pv_str_put_safe(b, d->verdicts.no_git);
+                pv_str_put(b, ")\n");
+        }
+}
+
+static void put_next(struct pv_str *b, const struct pv_decision *d, bool dry_run)
+{
+        const char *id = d->job->id;
+        bool left = d->n_selected < d->changes->n;
+        if (dry_run || (d->n_selected == 0 && !left))
+                return;
+        pv_str_put(b, "next:\n");
+        if (d->n_selected)
+                pv_str_putf(b, "  pvisor undo %s     take it back\n", id);
+        if (left)
+                pv_str_putf(b,
+                            "  pvisor review %s   see what is left\n"
+                            "  pvisor drop %s     throw the rest away\n",
+                            id, id);
+}
+
+int pv_apply_report(const struct pv_decision *d, const struct pv_apply_result *r, bool dry_run, struct pv_err *err)
+{
+        pv_auto_str text = { 0 };
+        put_taken(&text, d, r, dry_run);
+        put_left(&text, d);
+        put_next(&text, d, dry_run);
+        return pv_cmd_print(&text, err);
+}
+
+json_t *pv_apply_report_json(const struct pv_decision *d, const struct pv_apply_result *r, bool dry_run, bool refused)
+{
+        return json_pack("{s:s, s:s?, s:b, s:b, s:o, s:o, s:I, s:b, s:b, s:o, s:o}", "job", d->job->id, "batch",
+                         r->batch[0] ? r->batch : NULL, "dry_run", dry_run, "refused", refused, "selected",
+                         pv_decision_selected_json(d), "left", pv_decision_left_json(d), "applied",
+                         (json_int_t)r->applied, "weaker", r->weaker, "partly", r->partly, "ignore_known",
+                         json_boolean(d->verdicts.ignore_known), "conflicts", pv_cmd_conflicts_json(d->stage, r));
+}

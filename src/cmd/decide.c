@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/decide.h"
+
+#include <string.h>
+#include <unistd.h>
+#include "base/json.h"
+#include "base/log.h"
+
+#define PATHS_IN_JSON 10000
+
+void pv_decision_fini(struct pv_decision *d)
+{
+        free(d->left);
+        free(d->selected);
+        pv_verdicts_fini(&d->verdicts);
+        pv_contained_free(d->result);
+        pv_contained_free(d->host);
+        pv_changes_free(d->changes);
+        pv_stage_close(d->stage);
+        pv_job_free(d->job);
+        *d = (struct pv_decision){ 0 };
+}
+
+/* A view that cannot be made is no reason not to decide: nothing then counts as ignored, which is said. */
+static const struct pv_git_runner *view(struct pv_decision *d, enum pv_contained_view which, struct pv_contained **c,
+                                        struct pv_git_runner *runner)
+{
+        struct pv_err why = PV_ERR_INIT;
+        if (pv_contained_open(d->job, d->stage, which, c, &why) < 0) {
+                pv_log_warn("git is not asked: %s", why.msg);
+                return NULL;
+        }
+        pv_contained_git(*c, runner);
+        return runner;
+}
+
+int pv_decision_open(const struct pv_args *args, const char *verb, struct pv_decision *d, struct pv_err *err)
+{
+        if (pv_cmd_job(args, &d->job, err) < 0 || pv_cmd_stage_take(d->job, verb, &d->stage, err) < 0 ||
+            pv_changes_compute(d->stage, &d->changes, err) < 0)
+                return -1;
+        if (d->changes->n == 0)
+                return 0;
+        const struct pv_git_runner *result = view(d, PV_CONTAINED_RESULT, &d->result, &d->ask_result);
+        const struct pv_git_runner *host = view(d, PV_CONTAINED_HOST, &d->host, &d->ask_host);
+        return pv_verdicts_make(d->stage, d->changes, result, host, &d->verdicts, err);
+}
+
+/* A new directory that only holds what was asked for runs nothing. */
+static bool may_come_along(const struct pv_decision *d, size_t i)
+{
+        const struct pv_change *c = &d->changes->item[i];
+        if (c->kind == PV_CHANGE_ADDED && S_ISDIR(c->now.mode))
+                return true;
+        return d->left[i] != PV_LEFT_EXCLUDED && d->left[i] != PV_LEFT_HOST_RUNS;
+}
+
+static int check_closed(struct pv_decision *d, const char *verb, struct pv_err *err)
+{
+        for (size_t i = 0; i < d->changes->n; i++) {
+                if (!d->selected[i] || d->left[i] == PV_LEFT_NOT)
+                        continue;
+                if (!may_come_along(d, i)) {
+                        pv_err_set(err, PV_ERR_USAGE, 0, "%s: %s (%s) belongs together with what was selected", verb,
+                                   d->changes->item[i].path, pv_left_text(d->left[i]));
+                        return pv_err_hint(err,
+                                           "name it too with --path, or leave out with --exclude what it belongs to "
+                                           "(hard links of one file, both ends of a rename, a deleted directory)");
+                }
+                d->left[i] = PV_LEFT_NOT;
+                d->n_along++;
+        }
+        return 0;
+}
+
+int pv_decision_select(struct pv_decision *d, const char *verb, const struct pv_select *what, struct pv_err *err)
+{
+        size_t n = d->changes->n;
+        pv_auto_free char *cwd = getcwd(NULL, 0);
+        d->left = pv_calloc(n + 1, sizeof *d->left);
+        d->selected = pv_calloc(n + 1, sizeof *d->selected);
+        if (n == 0)
+                return 0;
+        if (pv_select_run(what, &d->verdicts, cwd ? cwd : "/", d->left, err) < 0)
+                return -1;
+        for (size_t i = 0; i < n; i++)
+                d->selected[i] = d->left[i] == PV_LEFT_NOT;
+        if (pv_apply_close_selection(d->changes, d->selected, err) < 0 || check_closed(d, verb, err) < 0)
+                return -1;
+        for (size_t i = 0; i < n; i++)
+                d->n_selected += d->selected[i];
+        return 0;
+}
+
+/* Ignored files and what git rewrites all the time wait for nobody. */
+static bool is_pending(const struct pv_decision *d, size_t i)
+{
+        const struct pv_verdict *v = &d->verdicts.item[i];
+        return !d->selected[i] && !v->ignored && !pv_git_part_is_noise(v->part);
+}
+
+void pv_decision_note_left(struct pv_decision *d)
+{
+        struct pv_err why = PV_ERR_INIT;
+        d->job->changes = (long long)(d->changes->n - d->n_selected);
+        d->job->pending = 0;
+        for (size_t i = 0; i < d->changes->n; i++)
+                d->job->pending += is_pending(d, i);
+        if (pv_job_save_decisions(d->job, &why) < 0)
+                pv_log_warn("%s", why.msg);
+}
+
+static json_t *path_json(const struct pv_decision *d, size_t i)
+{
+        const struct pv_change *c = &d->changes->item[i];
+        if (c->root == 0)
+                return pv_json_bytes(c->path);
+        pv_auto_free char *whole = pv_path_join(pv_stage_root(d->stage, c->root)->target, c->path);
+        return pv_json_bytes(whole);
+}
+
+static json_t *reason_json(const struct pv_decision *d, enum pv_left why)
+{
+        json_t *paths = json_array();
+        size_t n = 0;
+        for (size_t i = 0; i < d->changes->n; i++)
+                if (d->left[i] == why && n++ < PATHS_IN_JSON)
+                        (void)json_array_append_new(paths, path_json(d, i));
+        if (n == 0) {
+                json_decref(paths);
+                return NULL;
+        }
+        return json_pack("{s:I, s:s, s:o}", "count", (json_int_t)n, "reason", pv_left_text(why), "paths", paths);
+}
+
+json_t *pv_decision_left_json(const struct pv_decision *d)
+{
+        static const char *const name[PV_LEFTS] = {
+                [PV_LEFT_NOT] = "",
+                [PV_LEFT_NOT_ASKED] = "not-asked",
+                [PV_LEFT_EXCLUDED] = "excluded",
+                [PV_LEFT_HOST_RUNS] = "runs-on-host",
+                [PV_LEFT_IGNORED] = "ignored",
+                [PV_LEFT_GIT] = "git",
+        };
+        json_t *left = json_object();
+        for (int why = PV_LEFT_NOT + 1; why < PV_LEFTS; why++) {
+                json_t *one = reason_json(d, (enum pv_left)why);
+                if (one)
+                        (void)json_object_set_new(left, name[why], one);
+        }
+        return left;
+}
+
+json_t *pv_decision_selected_json(const struct pv_decision *d)
+{
+        json_t *paths = json_array();
+        size_t n = 0;
+        for (size_t i = 0; i < d->changes->n; i++)
+                if (d->selected[i] && n++ < PATHS_IN_JSON)
+                        (void)json_array_append_new(paths, path_json(d, i));
+        return json_pack("{s:I, s:o}", "count", (json_int_t)d->n_selected, "paths", paths);
+}

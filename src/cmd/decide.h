@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A decision on a job's changes, up to the point where apply and drop differ: the stage, what changed, what is meant. */
+#ifndef PV_CMD_DECIDE_H
+#define PV_CMD_DECIDE_H
+
+#include "cmd/jobs.h"
+#include "cmd/select.h"
+#include "job/contained.h"
+
+struct pv_decision {
+        struct pv_job *job;     /* owned */
+        struct pv_stage *stage; /* owned, its lock taken */
+        struct pv_changes *changes;
+        struct pv_contained *result, *host; /* git over what the command left, and over what the host has */
+        struct pv_git_runner ask_result, ask_host;
+        struct pv_verdicts verdicts;
+        enum pv_left *left; /* one a change, after pv_decision_select() */
+        bool *selected;
+        size_t n_selected;
+        size_t n_along; /* of those: not asked for themselves, but they belong together with what was */
+};
+void pv_decision_fini(struct pv_decision *d);
+#define pv_auto_decision __attribute__((cleanup(pv_decision_fini))) struct pv_decision
+
+/* Finds the job, takes its stage, computes the changes and what git says of them. verb is for errors. */
+int pv_decision_open(const struct pv_args *args, const char *verb, struct pv_decision *out, struct pv_err *err);
+
+/*
+ * Selects, and closes the selection over what belongs together. Never over what was excluded or would run on the host
+ * by itself: then PV_ERR_USAGE names it.
+ */
+int pv_decision_select(struct pv_decision *d, const char *verb, const struct pv_select *what, struct pv_err *err);
+
+/* Notes in the store how much is left: all of it, and what a person has yet to decide on. */
+void pv_decision_note_left(struct pv_decision *d);
+
+/* {"reason": {"count": n, "paths": [...]}} of what was left; paths are bounded, counts are not. */
+json_t *pv_decision_left_json(const struct pv_decision *d);
+json_t *pv_decision_selected_json(const struct pv_decision *d);
+
+#endif

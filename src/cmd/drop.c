@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pvisor drop */
+#include "base/json.h"
+#include "base/log.h"
+#include "cmd/decide.h"
+
+struct drop_options {
+        struct pv_strv path, include, exclude;
+        bool dry_run, json;
+};
+
+static const struct pv_opt options[] = {
+        { .name = "path",
+          .type = PV_OPT_LIST,
+          .arg = "PATH",
+          .field = offsetof(struct drop_options, path),
+          .complete = PV_COMPLETE_FILE,
+          .help = "Only what is at or below PATH. Repeatable." },
+        { .name = "include",
+          .type = PV_OPT_LIST,
+          .arg = "GLOB",
+          .field = offsetof(struct drop_options, include),
+          .help = "Only what matches. Repeatable." },
+        { .name = "exclude",
+          .type = PV_OPT_LIST,
+          .arg = "GLOB",
+          .field = offsetof(struct drop_options, exclude),
+          .help = "Not what matches. Repeatable." },
+        { .name = "dry-run",
+          .letter = 'n',
+          .type = PV_OPT_FLAG,
+          .field = offsetof(struct drop_options, dry_run),
+          .help = "Say what would be dropped; drop nothing." },
+        PV_OPT_JSON(struct drop_options, json),
+        { .name = NULL },
+};
+
+static bool is_whole(const struct drop_options *o)
+{
+        return o->path.n == 0 && o->include.n == 0 && o->exclude.n == 0;
+}
+
+static int report(const struct pv_job *job, const struct drop_options *o, size_t n, long long left, struct pv_err *err)
+{
+        if (o->json)
+                return pv_cmd_print_json(json_pack("{s:s, s:b, s:I, s:I}", "job", job->id, "dry_run", o->dry_run,
+                                                   "dropped", (json_int_t)n, "left", (json_int_t)left),
+                                         err);
+        pv_auto_str text = { 0 };
+        pv_cmd_put_count(&text, n, "change", "changes");
+        pv_log_note("%s %s of %s%s", o->dry_run ? "would drop" : "dropped", text.s, job->id,
+                    left ? "" : ": nothing is left staged");
+        return 0;
+}
+
+static bool has_standing_batch(struct pv_stage *s)
+{
+        pv_auto_free struct pv_batch *batches = NULL;
+        struct pv_err ignored = PV_ERR_INIT;
+        size_t n = 0;
+        if (pv_batches_list(s, &batches, &n, &ignored) < 0)
+                return true;
+        for (size_t i = 0; i < n; i++)
+                if (!batches[i].undone)
+                        return true;
+        return false;
+}
+
+/*
+ * Empties the stage of what is staged. What was applied from it can still be undone, so its directory goes only when
+ * there is no such batch; and not while another job stands on its layers.
+ */
+static int empty(struct pv_stage *s, struct pv_changes *changes, struct pv_err *err)
+{
+        if (!has_standing_batch(s)) {
+                if (pv_stage_remove(s, err) == 0 || err->kind != PV_ERR_BUSY)
+                        return err->kind == PV_ERR_NONE ? 0 : -1;
+                pv_err_clear(err);
+        }
+        pv_auto_free bool *all = pv_calloc(changes->n + 1, sizeof *all);
+        for (size_t i = 0; i < changes->n; i++)
+                all[i] = true;
+        return pv_drop_changes(s, changes, all, err);
+}
+
+static int drop_whole(const struct drop_options *o, const struct pv_args *args, struct pv_err *err)
+{
+        pv_auto_job job = NULL;
+        pv_auto_stage s = NULL;
+        pv_auto_changes changes = NULL;
+        if (pv_cmd_job(args, &job, err) < 0 || pv_cmd_stage_take(job, "drop", &s, err) < 0 ||
+            pv_changes_compute(s, &changes, err) < 0)
+                return -1;
+        if (o->dry_run)
+                return report(job, o, changes->n, 0, err);
+        if (empty(s, changes, err) < 0)
+                return -1;
+        job->dropped = true;
+        job->changes = job->pending = 0;
+        pv_job_event(job, "dropped", json_pack("{s:I, s:b}", "paths", (json_int_t)changes->n, "whole", 1));
+        if (pv_job_save_decisions(job, err) < 0)
+                return -1;
+        return report(job, o, changes->n, 0, err);
+}
+
+static int drop_part(const struct drop_options *o, const struct pv_args *args, struct pv_err *err)
+{
+        pv_auto_decision d = { 0 };
+        /* The lists stay the option table's. */
+        struct pv_select what = { .path = o->path, .include = o->include, .exclude = o->exclude, .everything = true };
+        what.all = o->path.n == 0 && o->include.n == 0;
+        if (pv_decision_open(args, "drop", &d, err) < 0 || pv_decision_select(&d, "drop", &what, err) < 0)
+                return -1;
+        long long left = (long long)(d.changes->n - d.n_selected);
+        if (o->dry_run || d.n_selected == 0)
+                return report(d.job, o, d.n_selected, left, err);
+        if (pv_drop_changes(d.stage, d.changes, d.selected, err) < 0)
+                return -1;
+        d.job->dropped = left == 0;
+        pv_decision_note_left(&d);
+        pv_job_event(d.job, "dropped", json_pack("{s:I, s:b}", "paths", (json_int_t)d.n_selected, "whole", 0));
+        return report(d.job, o, d.n_selected, left, err);
+}
+
+static int run(const void *opts, const struct pv_args *args, struct pv_err *err)
+{
+        const struct drop_options *o = opts;
+        return is_whole(o) ? drop_whole(o, args, err) : drop_part(o, args, err);
+}
+
+static const char *const examples[] = {
+        "pvisor drop",
+        "throw away all that the newest job has staged",
+        "pvisor drop fix --path docs",
+        "only what is below docs",
+        NULL,
+};
+
+const struct pv_command pv_cmd_drop = {
+        .name = "drop",
+        .usage = "[options] [JOB]",
+        .about = "Throws staged changes away: all of a job's, or the selected ones. Your files are not touched. What "
+                 "was "
+                 "applied before can still be undone.",
+        .options = options,
+        .options_size = sizeof(struct drop_options),
+        .style = PV_ARGS_MIXED,
+        .max_words = 1,
+        .words = PV_COMPLETE_JOB,
+        .examples = examples,
+        .run = run,
+};

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/jobs.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "policy/workspace.h"
+#include "stage/change.h"
+
+/* Conflicts said one by one; the JSON has them all. */
+#define CONFLICTS_SAID 50
+
+int pv_cmd_workspace(char **out, struct pv_err *err)
+{
+        pv_auto_workspace w = { 0 };
+        const char *home = getenv("HOME");
+        pv_auto_free char *real_home = home ? realpath(home, NULL) : NULL;
+        if (pv_workspace_find(NULL, getenv("PWD"), real_home, &w, err) < 0)
+                return -1;
+        *out = pv_strdup(w.path);
+        return 0;
+}
+
+int pv_cmd_job_named(const char *selector, struct pv_job **out, struct pv_err *err)
+{
+        pv_auto_free char *workspace = NULL;
+        return pv_cmd_workspace(&workspace, err) < 0 ? -1 : pv_job_select(selector, workspace, out, err);
+}
+
+int pv_cmd_job(const struct pv_args *args, struct pv_job **out, struct pv_err *err)
+{
+        return pv_cmd_job_named(args->n > 0 ? args->words[0] : NULL, out, err);
+}
+
+static int check_staged(const struct pv_job *job, const char *verb, struct pv_err *err)
+{
+        if (!job->stage_dir) {
+                pv_err_set(err, PV_ERR_STATE, 0, "%s: job %s was not staged: its changes are in %s already", verb,
+                           job->id, job->workspace);
+                return pv_err_hint(err, "pvisor run --stage keeps changes until you accept them");
+        }
+        return 0;
+}
+
+int pv_cmd_stage_look(const struct pv_job *job, struct pv_stage **out, struct pv_err *err)
+{
+        if (check_staged(job, "look", err) < 0)
+                return -1;
+        return pv_stage_open(job->stage_dir, PV_STAGE_LOOK, out, err);
+}
+
+int pv_cmd_stage_take(const struct pv_job *job, const char *verb, struct pv_stage **out, struct pv_err *err)
+{
+        const char *did = NULL;
+        pv_auto_stage s = NULL;
+        if (check_staged(job, verb, err) < 0)
+                return -1;
+        if (job->state == PV_JOB_RUNNING) {
+                pv_err_set(err, PV_ERR_BUSY, 0, "%s: job %s still runs: it can be decided on when it has ended", verb,
+                           job->id);
+                return pv_err_hint(err, "pvisor kill %s ends it", job->id);
+        }
+        if (pv_stage_open(job->stage_dir, PV_STAGE_TAKE, &s, err) < 0) {
+                bool removed = job->dropped && access(job->stage_dir, F_OK) < 0 && errno == ENOENT;
+                if (removed)
+                        return pv_err_set(err, PV_ERR_STATE, 0, "%s: job %s was dropped: nothing is left of it", verb,
+                                          job->id);
+                return pv_err_wrap(err, "%s", verb);
+        }
+        if (pv_apply_recover(s, &did, err) < 0)
+                return pv_err_wrap(err, "%s: finish an interrupted batch", verb);
+        if (did) {
+                pv_log_note("%s", did);
+                pv_job_event(job, "recovered", json_pack("{s:s}", "what", did));
+        }
+        *out = pv_steal(&s);
+        return 0;
+}
+
+int pv_cmd_recount(struct pv_job *job, struct pv_stage *stage, struct pv_err *err)
+{
+        pv_auto_changes changes = NULL;
+        if (pv_changes_compute(stage, &changes, err) < 0)
+                return -1;
+        job->changes = job->pending = (long long)changes->n;
+        return pv_job_save_decisions(job, err);
+}
+
+int pv_cmd_print(struct pv_str *text, struct pv_err *err)
+{
+        int r = text->len ? pv_fd_write_all(STDOUT_FILENO, text->s, text->len, "stdout", err) : 0;
+        pv_str_fini(text);
+        *text = (struct pv_str){ 0 };
+        return r;
+}
+
+int pv_cmd_print_json(json_t *value, struct pv_err *err)
+{
+        pv_auto_json taken = value;
+        pv_auto_free char *dump = taken ? json_dumps(taken, JSON_INDENT(2)) : NULL;
+        if (!dump)
+                return pv_err_set(err, PV_ERR_SYS, ENOMEM, "write JSON");
+        pv_auto_str text = { 0 };
+        pv_str_put(&text, dump);
+        pv_str_putc(&text, '\n');
+        return pv_cmd_print(&text, err);
+}
+
+void pv_cmd_put_count(struct pv_str *b, size_t n, const char *one, const char *many)
+{
+        pv_str_putf(b, "%zu %s", n, n == 1 ? one : many);
+}
+
+void pv_cmd_put_age(struct pv_str *b, const struct timespec *then)
+{
+        static const struct {
+                long long seconds;
+                char unit;
+        } steps[] = { { 86400, 'd' }, { 3600, 'h' }, { 60, 'm' }, { 1, 's' } };
+        long long age = (long long)pv_clock_now().tv_sec - then->tv_sec;
+        if (age < 0 || then->tv_sec == 0)
+                age = 0;
+        for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+                if (age >= steps[i].seconds || steps[i].seconds == 1) {
+                        pv_str_putf(b, "%lld%c", age / steps[i].seconds, steps[i].unit);
+                        return;
+                }
+        }
+}
+
+static void put_word(struct pv_str *b, const char *word)
+{
+        bool plain = *word && strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                           "%+,-./:=@_^") == strlen(word);
+        if (plain) {
+                pv_str_put(b, word);
+                return;
+        }
+        pv_str_putc(b, '\'');
+        for (const char *p = word; *p;) {
+                size_t n = strcspn(p, "'");
+                pv_str_put_safe_n(b, p, n);
+                p += n;
+                if (*p == '\'') {
+                        pv_str_put(b, "'\\''");
+                        p++;
+                }
+        }
+        pv_str_putc(b, '\'');
+}
+
+void pv_cmd_put_argv(struct pv_str *b, const json_t *argv)
+{
+        for (size_t i = 0; i < json_array_size(argv); i++) {
+                struct pv_err ignored = PV_ERR_INIT;
+                pv_auto_free char *word = NULL;
+                if (pv_json_get_bytes(json_array_get(argv, i), &word, &ignored) < 0)
+                        continue;
+                if (i)
+                        pv_str_putc(b, ' ');
+                put_word(b, word);
+        }
+}
+
+json_t *pv_cmd_time(const struct timespec *t)
+{
+        char text[PV_CLOCK_TEXT];
+        if (t->tv_sec == 0)
+                return json_null();
+        pv_clock_format(t, text);
+        return json_string(text);
+}
+
+static json_t *count_json(long long n)
+{
+        return n < 0 ? json_null() : json_integer(n);
+}
+
+json_t *pv_cmd_job_json(const struct pv_job *job)
+{
+        json_t *argv = json_object_get(json_object_get(job->request, "plan"), "argv");
+        return json_pack("{s:s, s:s?, s:o, s:o, s:s, s:s?, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:o, s:s?, s:o}", "id",
+                         job->id, "name", job->name, "workspace", pv_json_bytes(job->workspace), "argv",
+                         argv ? json_incref(argv) : json_null(), "state", pv_job_state_name(job->state), "end",
+                         job->end, "exit_code", count_json(job->exit_code), "failure", pv_json_bytes(job->failure),
+                         "started_at", pv_cmd_time(&job->started), "ended_at", pv_cmd_time(&job->ended), "changes",
+                         count_json(job->changes), "applied", count_json(job->applied), "dropped", job->dropped,
+                         "stage", pv_json_bytes(job->stage_dir), "parent", job->parent, "directory",
+                         pv_json_bytes(job->dir));
+}
+
+json_t *pv_cmd_conflicts_json(const struct pv_stage *s, const struct pv_apply_result *r)
+{
+        json_t *list = json_array();
+        for (size_t i = 0; i < r->n_conflicts; i++) {
+                const struct pv_conflict *c = &r->conflicts[i];
+                (void)json_array_append_new(list, json_pack("{s:i, s:o, s:o, s:s}", "root", (int)c->root, "target",
+                                                            pv_json_bytes(pv_stage_root(s, c->root)->target), "path",
+                                                            pv_json_bytes(c->path), "why", c->why));
+        }
+        return list;
+}
+
+void pv_cmd_say_conflicts(const struct pv_stage *s, const struct pv_apply_result *r)
+{
+        pv_auto_str text = { 0 };
+        struct pv_err ignored = PV_ERR_INIT;
+        for (size_t i = 0; i < r->n_conflicts && i < CONFLICTS_SAID; i++) {
+                const struct pv_conflict *c = &r->conflicts[i];
+                pv_str_put(&text, "conflict: ");
+                pv_cmd_put_path(&text, s, c->root, c->path);
+                pv_str_putf(&text, ": %s\n", c->why);
+        }
+        if (r->n_conflicts > CONFLICTS_SAID)
+                pv_str_putf(&text, "conflict: and %zu more (--json lists all)\n", r->n_conflicts - CONFLICTS_SAID);
+        if (text.len)
+                (void)pv_fd_write_all(STDERR_FILENO, text.s, text.len, "stderr", &ignored);
+}
+
+void pv_cmd_put_path(struct pv_str *b, const struct pv_stage *s, unsigned root, const char *path)
+{
+        if (root == 0 && *path) {
+                pv_str_put_safe(b, path);
+                return;
+        }
+        pv_auto_free char *whole = pv_path_join(pv_stage_root(s, root)->target, path);
+        pv_str_put_safe(b, whole);
+}

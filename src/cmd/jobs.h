@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the commands that take a JOB share: finding it, opening its stage, speaking of it. */
+#ifndef PV_CMD_JOBS_H
+#define PV_CMD_JOBS_H
+
+#include <jansson.h>
+#include "cmd/command.h"
+#include "job/store.h"
+#include "stage/apply.h"
+#include "stage/stage.h"
+
+/* The job that words[0] names, or the newest of the current directory's workspace. */
+int pv_cmd_job(const struct pv_args *args, struct pv_job **out, struct pv_err *err);
+/* The same by text; NULL is `last`. */
+int pv_cmd_job_named(const char *selector, struct pv_job **out, struct pv_err *err);
+/* The real path of the workspace that the person stands in. The caller's. */
+int pv_cmd_workspace(char **out, struct pv_err *err);
+
+/*
+ * Opens the job's stage to decide on it: takes its lock, finishes what a crash left and says so in one line. verb is
+ * for errors ("apply"). PV_ERR_STATE: not staged, or dropped; PV_ERR_BUSY: it runs, or somebody else decides.
+ */
+int pv_cmd_stage_take(const struct pv_job *job, const char *verb, struct pv_stage **out, struct pv_err *err);
+/* Opens it for looking. */
+int pv_cmd_stage_look(const struct pv_job *job, struct pv_stage **out, struct pv_err *err);
+
+/* Counts what is staged into job->changes, notes it and the end of a lost job in the store. */
+int pv_cmd_recount(struct pv_job *job, struct pv_stage *stage, struct pv_err *err);
+
+/* To stdout, whole. 0 or -1. The text is emptied, the reference taken. */
+int pv_cmd_print(struct pv_str *text, struct pv_err *err);
+int pv_cmd_print_json(json_t *value, struct pv_err *err);
+
+/* "1 change", "12 changes" */
+void pv_cmd_put_count(struct pv_str *b, size_t n, const char *one, const char *many);
+/* "5s", "3m", "2h", "4d" since then. */
+void pv_cmd_put_age(struct pv_str *b, const struct timespec *then);
+/* argv as a shell would take it, safe for a terminal. */
+void pv_cmd_put_argv(struct pv_str *b, const json_t *argv);
+/* RFC 3339, or null. */
+json_t *pv_cmd_time(const struct timespec *t);
+/* What list and status tell of a job. */
+json_t *pv_cmd_job_json(const struct pv_job *job);
+/* A staged path for people: relative to the workspace, absolute in another root; safe for a terminal. */
+void pv_cmd_put_path(struct pv_str *b, const struct pv_stage *s, unsigned root, const char *path);
+
+/* The conflicts of a refused batch: as JSON; and to stderr, one line each, whatever -q says. */
+json_t *pv_cmd_conflicts_json(const struct pv_stage *s, const struct pv_apply_result *r);
+void pv_cmd_say_conflicts(const struct pv_stage *s, const struct pv_apply_result *r);
+
+#endif

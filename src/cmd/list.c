@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pvisor list */
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+#include "base/json.h"
+#include "base/log.h"
+#include "cmd/jobs.h"
+
+#define DEFAULT_COLUMNS 80
+#define NAME_SHOWN      12
+
+struct list_options {
+        bool all, size, json;
+};
+
+static const struct pv_opt options[] = {
+        { .name = "all",
+          .letter = 'a',
+          .type = PV_OPT_FLAG,
+          .field = offsetof(struct list_options, all),
+          .help = "Jobs of every workspace, not only of this one." },
+        { .name = "size",
+          .letter = 's',
+          .type = PV_OPT_FLAG,
+          .field = offsetof(struct list_options, size),
+          .help = "Show how much each stage takes on disk (walks the stages)." },
+        PV_OPT_JSON(struct list_options, json),
+        { .name = NULL },
+};
+
+struct jobs {
+        struct pv_job **v;
+        size_t n, damaged;
+};
+
+static void jobs_fini(struct jobs *j)
+{
+        pv_job_list_free(j->v, j->n);
+}
+
+/* Keeps those of the workspace; says how many others there are. */
+static size_t keep_workspace(struct jobs *j, const char *workspace)
+{
+        size_t kept = 0, before = j->n;
+        for (size_t i = 0; i < before; i++) {
+                if (pv_streq(j->v[i]->workspace, workspace))
+                        j->v[kept++] = j->v[i];
+                else
+                        pv_job_free(j->v[i]);
+        }
+        j->n = kept;
+        return before - kept;
+}
+
+/* UINT64_MAX where it is not known: there is no stage, or it cannot be read. */
+static uint64_t stage_size(const struct pv_job *job)
+{
+        struct pv_err ignored = PV_ERR_INIT;
+        pv_auto_stage s = NULL;
+        uint64_t bytes = 0;
+        if (!job->stage_dir || pv_stage_open(job->stage_dir, PV_STAGE_LOOK, &s, &ignored) < 0 ||
+            pv_stage_size(s, &bytes, &ignored) < 0)
+                return UINT64_MAX;
+        return bytes;
+}
+
+static void put_state(struct pv_str *b, const struct pv_job *job)
+{
+        pv_auto_str text = { 0 };
+        pv_str_put(&text, pv_job_state_name(job->state));
+        if (job->state == PV_JOB_ENDED && job->end && pv_streq(job->end, "timeout")) {
+                pv_str_fini(&text);
+                text = (struct pv_str){ 0 };
+                pv_str_put(&text, "timeout");
+        } else if (job->state == PV_JOB_ENDED && job->exit_code > 0) {
+                pv_str_putf(&text, " (%d)", job->exit_code);
+        }
+        pv_str_putf(b, "%-11s", text.s);
+}
+
+static void put_changes(struct pv_str *b, const struct pv_job *job)
+{
+        char text[24];
+        if (!job->stage_dir)
+                (void)snprintf(text, sizeof text, "-");
+        else if (job->dropped)
+                (void)snprintf(text, sizeof text, "dropped");
+        else if (job->changes < 0)
+                (void)snprintf(text, sizeof text, "?");
+        else if (job->changes == 0 && job->applied > 0)
+                (void)snprintf(text, sizeof text, "applied");
+        else
+                (void)snprintf(text, sizeof text, "%lld", job->changes);
+        pv_str_putf(b, "%-8s", text);
+}
+
+static void put_size(struct pv_str *b, const struct pv_job *job)
+{
+        pv_auto_str size = { 0 };
+        uint64_t bytes = stage_size(job);
+        if (bytes == UINT64_MAX)
+                pv_str_putc(&size, '-');
+        else
+                pv_str_put_size(&size, bytes);
+        pv_str_putf(b, "%9s  ", size.s);
+}
+
+/* The rest of the line: the command, cut to what fits; at least one word's worth on a narrow terminal. */
+static void put_command(struct pv_str *b, const struct pv_job *job, size_t line_start, size_t columns)
+{
+        pv_auto_str command = { 0 };
+        size_t used = b->len - line_start;
+        size_t room = columns > used + 16 ? columns - used : 16;
+        pv_cmd_put_argv(&command, json_object_get(json_object_get(job->request, "plan"), "argv"));
+        if (command.len == 0)
+                return;
+        if (command.len <= room) {
+                pv_str_put(b, command.s);
+                return;
+        }
+        size_t n = room - 3;
+        while (n > 0 && ((unsigned char)command.s[n] & 0xc0) == 0x80) /* not within a character */
+                n--;
+        pv_str_put_bytes(b, command.s, n);
+        pv_str_put(b, "...");
+}
+
+static size_t terminal_columns(void)
+{
+        struct winsize w = { 0 };
+        if (!isatty(STDOUT_FILENO))
+                return SIZE_MAX / 2;
+        return ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col ? w.ws_col : DEFAULT_COLUMNS;
+}
+
+static void put_job(struct pv_str *b, const struct pv_job *job, const struct list_options *o, size_t columns)
+{
+        pv_auto_str age = { 0 };
+        size_t start = b->len;
+        pv_cmd_put_age(&age, &job->started);
+        pv_str_putf(b, "%-24s  ", job->id);
+        put_state(b, job);
+        pv_str_putf(b, " %4s  ", age.s);
+        put_changes(b, job);
+        pv_str_putc(b, ' ');
+        if (o->size)
+                put_size(b, job);
+        pv_str_putf(b, "%-*s  ", NAME_SHOWN, job->name ? job->name : "-");
+        put_command(b, job, start, columns);
+        pv_str_putc(b, '\n');
+}
+
+static void put_heading(struct pv_str *b, const struct list_options *o)
+{
+        pv_str_putf(b, "%-24s  %-11s %4s  %-8s %s%-*s  %s\n", "JOB", "STATE", "AGE", "CHANGES",
+                    o->size ? "     SIZE  " : "", NAME_SHOWN, "NAME", "COMMAND");
+}
+
+/* All jobs of the workspace of jobs[first], which is the first of them. */
+static void put_workspace(struct pv_str *b, const struct jobs *j, size_t first, const struct list_options *o,
+                          size_t columns)
+{
+        const char *workspace = j->v[first]->workspace;
+        if (o->all) {
+                pv_str_put(b, first ? "\n" : "");
+                pv_str_put_safe(b, workspace);
+                pv_str_put(b, ":\n");
+        }
+        for (size_t i = first; i < j->n; i++)
+                if (pv_streq(j->v[i]->workspace, workspace))
+                        put_job(b, j->v[i], o, columns);
+}
+
+static bool is_first_of_workspace(const struct jobs *j, size_t i)
+{
+        for (size_t k = 0; k < i; k++)
+                if (pv_streq(j->v[k]->workspace, j->v[i]->workspace))
+                        return false;
+        return true;
+}
+
+static void put_table(struct pv_str *b, const struct jobs *j, const struct list_options *o)
+{
+        size_t columns = terminal_columns();
+        put_heading(b, o);
+        for (size_t i = 0; i < j->n; i++)
+                if (is_first_of_workspace(j, i))
+                        put_workspace(b, j, i, o, columns);
+}
+
+static json_t *jobs_json(const struct jobs *j, bool with_size)
+{
+        json_t *list = json_array();
+        for (size_t i = 0; i < j->n; i++) {
+                json_t *one = pv_cmd_job_json(j->v[i]);
+                if (with_size) {
+                        uint64_t bytes = stage_size(j->v[i]);
+                        (void)json_object_set_new(one, "size_bytes",
+                                                  bytes == UINT64_MAX ? json_null() : json_integer((json_int_t)bytes));
+                }
+                (void)json_array_append_new(list, one);
+        }
+        return json_pack("{s:o, s:I}", "jobs", list, "damaged", (json_int_t)j->damaged);
+}
+
+static int run(const void *opts, const struct pv_args *args, struct pv_err *err)
+{
+        const struct list_options *o = opts;
+        __attribute__((cleanup(jobs_fini))) struct jobs j = { 0 };
+        pv_auto_free char *workspace = NULL;
+        size_t others = 0;
+        if (pv_job_list(&j.v, &j.n, &j.damaged, err) < 0)
+                return -1;
+        if (!o->all) {
+                if (pv_cmd_workspace(&workspace, err) < 0)
+                        return -1;
+                others = keep_workspace(&j, workspace);
+        }
+        if (o->json)
+                return pv_cmd_print_json(jobs_json(&j, o->size), err);
+        pv_auto_str text = { 0 };
+        if (j.n)
+                put_table(&text, &j, o);
+        else
+                pv_log_note("no jobs%s%s", workspace ? " of " : "", workspace ? workspace : "");
+        if (others)
+                pv_log_note("%zu of other workspaces: pvisor list --all", others);
+        if (j.damaged)
+                pv_log_warn("%zu damaged and not shown: pvisor prune --damaged --dry-run names them", j.damaged);
+        return pv_cmd_print(&text, err);
+}
+
+static const char *const examples[] = {
+        "pvisor list",
+        "the jobs of this workspace, newest first",
+        "pvisor list --all --json",
+        "every job, for a program",
+        NULL,
+};
+
+const struct pv_command pv_cmd_list = {
+        .name = "list",
+        .usage = "[options]",
+        .about =
+                "Lists jobs, newest first: state, age, how many changes are still staged, name and command. A job is "
+                "running, ended (with its exit code when that is not 0), lost (its supervisor was killed; its stage is "
+                "whole) or failed (pVisor could not start it).",
+        .options = options,
+        .options_size = sizeof(struct list_options),
+        .style = PV_ARGS_MIXED,
+        .max_words = 0,
+        .examples = examples,
+        .run = run,
+};

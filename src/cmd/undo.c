@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pvisor undo */
+#include <stdio.h>
+#include "base/json.h"
+#include "base/log.h"
+#include "cmd/jobs.h"
+
+struct undo_options {
+        char *batch;
+        bool list, json;
+};
+
+static const struct pv_opt options[] = {
+        { .name = "batch",
+          .type = PV_OPT_TEXT,
+          .arg = "BATCH",
+          .field = offsetof(struct undo_options, batch),
+          .help = "This batch, not the newest that still stands." },
+        { .name = "list",
+          .type = PV_OPT_FLAG,
+          .field = offsetof(struct undo_options, list),
+          .help = "List the batches, oldest first; undo nothing." },
+        PV_OPT_JSON(struct undo_options, json),
+        { .name = NULL },
+};
+
+static json_t *batches_json(const struct pv_job *job, const struct pv_batch *batches, size_t n)
+{
+        json_t *list = json_array();
+        for (size_t i = 0; i < n; i++)
+                (void)json_array_append_new(list,
+                                            json_pack("{s:s, s:o, s:I, s:b}", "batch", batches[i].id, "at",
+                                                      pv_cmd_time(&batches[i].when), "paths",
+                                                      (json_int_t)batches[i].n_paths, "undone", batches[i].undone));
+        return json_pack("{s:s, s:o}", "job", job->id, "batches", list);
+}
+
+static int show(const struct pv_job *job, struct pv_stage *s, bool json, struct pv_err *err)
+{
+        pv_auto_free struct pv_batch *batches = NULL;
+        pv_auto_str text = { 0 };
+        size_t n = 0;
+        if (pv_batches_list(s, &batches, &n, err) < 0)
+                return -1;
+        if (json)
+                return pv_cmd_print_json(batches_json(job, batches, n), err);
+        for (size_t i = 0; i < n; i++) {
+                pv_str_putf(&text, "%s  ", batches[i].id);
+                pv_cmd_put_count(&text, batches[i].n_paths, "path", "paths");
+                pv_str_put(&text, ", ");
+                pv_cmd_put_age(&text, &batches[i].when);
+                pv_str_putf(&text, " ago%s\n", batches[i].undone ? ", undone" : "");
+        }
+        return pv_cmd_print(&text, err);
+}
+
+/* Paths of batches that still stand. */
+static long long count_applied(struct pv_stage *s)
+{
+        pv_auto_free struct pv_batch *batches = NULL;
+        struct pv_err ignored = PV_ERR_INIT;
+        size_t n = 0;
+        long long paths = 0;
+        if (pv_batches_list(s, &batches, &n, &ignored) < 0)
+                return 0;
+        for (size_t i = 0; i < n; i++)
+                paths += batches[i].undone ? 0 : (long long)batches[i].n_paths;
+        return paths;
+}
+
+static json_t *result_json(const struct pv_job *job, const struct pv_stage *s, const struct pv_apply_result *r)
+{
+        return json_pack("{s:s, s:s, s:I, s:b, s:o}", "job", job->id, "batch", r->batch, "undone",
+                         (json_int_t)r->applied, "partly", r->partly, "conflicts", pv_cmd_conflicts_json(s, r));
+}
+
+static void say_done(const struct pv_job *job, const struct pv_apply_result *r)
+{
+        pv_auto_str text = { 0 };
+        pv_cmd_put_count(&text, r->applied, "path", "paths");
+        pv_log_note("took back batch %s: %s of %s", r->batch, text.s, job->workspace);
+        pv_log_note("what it had brought is staged again: pvisor review %s, pvisor drop %s", job->id, job->id);
+}
+
+static int undo(struct pv_job *job, struct pv_stage *s, const struct undo_options *o, struct pv_apply_result *r,
+                struct pv_err *err)
+{
+        struct pv_err ignored = PV_ERR_INIT;
+        int done = pv_undo(s, o->batch, r, err);
+        if (done < 0 && err->kind != PV_ERR_CONFLICT)
+                return -1;
+        if (done < 0) {
+                pv_job_event(job, "undo-refused",
+                             json_pack("{s:I, s:b}", "conflicts", (json_int_t)r->n_conflicts, "partly", r->partly));
+        } else {
+                job->dropped = false;
+                pv_job_event(job, "undone",
+                             json_pack("{s:s, s:I}", "batch", r->batch, "paths", (json_int_t)r->applied));
+        }
+        job->applied = count_applied(s);
+        if (pv_cmd_recount(job, s, &ignored) < 0)
+                pv_log_warn("%s", ignored.msg);
+        if (o->json && pv_cmd_print_json(result_json(job, s, r), &ignored) < 0)
+                return -1;
+        if (done < 0 && !o->json)
+                pv_cmd_say_conflicts(s, r);
+        if (done == 0 && !o->json)
+                say_done(job, r);
+        return done;
+}
+
+static int run(const void *opts, const struct pv_args *args, struct pv_err *err)
+{
+        const struct undo_options *o = opts;
+        struct pv_apply_result r = { 0 };
+        pv_auto_job job = NULL;
+        pv_auto_stage s = NULL;
+        if (pv_cmd_job(args, &job, err) < 0 || pv_cmd_stage_take(job, "undo", &s, err) < 0)
+                return -1;
+        if (o->list)
+                return show(job, s, o->json, err);
+        int done = undo(job, s, o, &r, err);
+        pv_apply_result_fini(&r);
+        return done;
+}
+
+static const char *const examples[] = {
+        "pvisor undo",
+        "take back the newest batch that the newest job applied",
+        "pvisor undo --list",
+        "which there are",
+        NULL,
+};
+
+const struct pv_command pv_cmd_undo = {
+        .name = "undo",
+        .usage = "[options] [JOB]",
+        .about =
+                "Takes an applied batch back: every path becomes what it was before, from the originals that were "
+                "kept. "
+                "What you changed since is a conflict: nothing is done, and each is named. The job's version is staged "
+                "again.",
+        .options = options,
+        .options_size = sizeof(struct undo_options),
+        .style = PV_ARGS_MIXED,
+        .max_words = 1,
+        .words = PV_COMPLETE_JOB,
+        .examples = examples,
+        .run = run,
+};

@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Theory of operation
+ *
+ * Job: to run one command after another over what a job left, each in a boundary of its own, built like the job's and
+ * tighter, and to leave nothing behind. Non-job: to record evidence; the job's bundle stays as its run wrote it.
+ *
+ * Actors: we, trusted, outside; the command, and everything that is staged, hostile. What comes back from it is its
+ * exit code and at most max_out bytes, both believed for nothing but what they are.
+ *
+ * Sequence of one run: a throw-away directory beside the layers (the same filesystem, so that overlayfs takes it as
+ * it took them) -> the stage's layers under its upper -> the boundary -> the command -> everything of the boundary is
+ * dead -> the directory is removed. Input is a sealed file and not a pipe, so that a command which reads none of it
+ * can neither block us nor send us SIGPIPE.
+ *
+ * What a killed pVisor leaves of these directories is removed by the next look at the same stage.
+ */
+#include "job/contained.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include "base/clock.h"
+#include "job/store_internal.h"
+#include "policy/presets.h"
+
+#define GIT_TIME_MS     30000
+#define THROWAWAY       "look-"
+#define SYSTEM_PATH     "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+#define INPUT_MAX       (1U << 30)
+#define SHELL_SIGNALED  128
+#define SHELL_TIMED_OUT 124
+
+struct pv_contained {
+        struct pv_stage *stage; /* borrowed */
+        enum pv_contained_view view;
+        struct pv_plan *plan; /* the job's, tightened; argv, cwd, env and the time limit are set for each run */
+        struct pv_strv names; /* the variables that the job had */
+        unsigned runs;
+};
+
+/* The job's plan, with everything taken away that looking does not need. */
+static void tighten(struct pv_plan *p)
+{
+        p->safe = true;
+        p->staged = true;
+        p->allow_userns = false;
+        p->filesystem = PV_FS_SANDBOX;
+        p->net = PV_NET_DENY_ALL;
+        p->stdio = PV_STDIO_INHERIT;
+        p->limits.timeout_ms = 0;
+        p->limits.max_cpu_ms = 0;
+        if (p->home_mode == PV_HOME_HOST) {
+                p->home_mode = PV_HOME_COW;
+                pv_presets_add_masks(&p->masks);
+        }
+        for (size_t i = 0; i < p->n_mounts; i++)
+                if (p->mounts[i].access == PV_MOUNT_WRITE)
+                        p->mounts[i].access = PV_MOUNT_READ;
+        /* Their probes are not run again, so nothing here could prove a dimension; that they are installed is checked. */
+        memset(p->required, 0, sizeof p->required);
+}
+
+/* Removes the throw-away directories of processes that are gone. */
+static void sweep(struct pv_stage *stage)
+{
+        struct pv_err ignored = PV_ERR_INIT;
+        int fd = openat(pv_stage_dirfd(stage).fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        pv_auto_dir d = fd < 0 ? NULL : fdopendir(fd);
+        if (fd >= 0 && !d)
+                (void)close(fd);
+        for (struct dirent *e; d && (e = readdir(d));) {
+                int pid = 0;
+                if (sscanf(e->d_name, THROWAWAY "%d-", &pid) == 1 && pid > 0 && kill(pid, 0) < 0 && errno == ESRCH)
+                        (void)pv_path_remove_tree(dirfd(d), e->d_name, &ignored);
+        }
+}
+
+int pv_contained_open(const struct pv_job *job, struct pv_stage *stage, enum pv_contained_view view,
+                      struct pv_contained **out, struct pv_err *err)
+{
+        if (!job->stage_dir || !stage)
+                return pv_err_set(err, PV_ERR_STATE, 0, "job %s was not staged: there is nothing to look into",
+                                  job->id);
+        pv_auto_contained c = pv_calloc(1, sizeof *c);
+        c->stage = stage;
+        c->view = view;
+        if (pv_job_plan(job, &c->plan, err) < 0)
+                return -1;
+        if (c->plan->n_roots != pv_stage_n_roots(stage))
+                return pv_err_set(err, PV_ERR_INPUT, 0, "job %s is damaged: its request and its stage differ in roots",
+                                  job->id);
+        tighten(c->plan);
+        c->names = c->plan->env;
+        c->plan->env = (struct pv_strv){ 0 };
+        sweep(stage);
+        *out = pv_steal(&c);
+        return 0;
+}
+
+void pv_contained_free(struct pv_contained *c)
+{
+        if (!c)
+                return;
+        pv_plan_free(c->plan);
+        pv_strv_fini(&c->names);
+        free(c);
+}
+
+const char *pv_contained_workspace(const struct pv_contained *c)
+{
+        return c->plan->roots[0].view;
+}
+
+/* A directory that is gone when the run is over. */
+struct throwaway {
+        int parent; /* borrowed */
+        char name[48];
+        char *path, *scratch;
+};
+
+static void throwaway_fini(struct throwaway *t)
+{
+        struct pv_err ignored = PV_ERR_INIT;
+        if (t->path)
+                (void)pv_path_remove_tree(t->parent, t->name, &ignored);
+        free(t->path);
+        free(t->scratch);
+}
+
+static int throwaway_make(struct pv_contained *c, struct throwaway *t, struct pv_err *err)
+{
+        t->parent = pv_stage_dirfd(c->stage).fd;
+        (void)snprintf(t->name, sizeof t->name, THROWAWAY "%d-%u", (int)getpid(), c->runs++);
+        pv_auto_free char *path = pv_path_join(pv_stage_dir(c->stage), t->name);
+        if (mkdirat(t->parent, t->name, 0700) < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "make directory %s", path);
+        t->path = pv_steal(&path);
+        t->scratch = pv_path_join(t->path, "scratch");
+        if (mkdir(t->scratch, 0700) < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "make directory %s", t->scratch);
+        return 0;
+}
+
+/* The host alone: no layers, read-only. The array is the caller's. */
+static struct pv_overlay *host_overlays(const struct pv_contained *c)
+{
+        struct pv_overlay *v = pv_calloc(c->plan->n_roots, sizeof *v);
+        for (size_t i = 0; i < c->plan->n_roots; i++)
+                v[i].root = &c->plan->roots[i];
+        return v;
+}
+
+static int start(struct pv_contained *c, const struct throwaway *t, const int stdio[3], bool terminal,
+                 struct pv_boundary **out, struct pv_err *err)
+{
+        struct pv_observations ignored = { 0 };
+        pv_auto_free struct pv_overlay *host = NULL;
+        struct pv_boundary_spec spec = {
+                .plan = c->plan,
+                .scratch = t->scratch,
+                .stdio = { stdio[0], stdio[1], stdio[2] },
+                .terminal = terminal,
+                .skip_probes = true,
+        };
+        if (c->view == PV_CONTAINED_HOST) {
+                spec.overlays = host = host_overlays(c);
+                spec.n_overlays = c->plan->n_roots;
+        } else if (pv_stage_view_overlays(c->stage, t->path, &spec.overlays, &spec.n_overlays, err) < 0) {
+                return -1;
+        }
+        return pv_boundary_start(&spec, out, &ignored, err);
+}
+
+static void boundary_freep(struct pv_boundary **b)
+{
+        if (*b)
+                pv_boundary_free(*b);
+        *b = NULL;
+}
+#define auto_boundary  __attribute__((cleanup(boundary_freep))) struct pv_boundary *
+#define auto_throwaway __attribute__((cleanup(throwaway_fini))) struct throwaway
+
+static int shell_code(const struct pv_exit *e)
+{
+        switch (e->end) {
+        case PV_END_EXITED:
+                return e->code;
+        case PV_END_TIMEOUT:
+                return SHELL_TIMED_OUT;
+        case PV_END_SIGNALED:
+                return SHELL_SIGNALED + e->code;
+        case PV_END_KILLED:
+        default:
+                return SHELL_SIGNALED + SIGKILL;
+        }
+}
+
+/* The command line and the directory of the next run. */
+static void set_command(struct pv_plan *p, char *const *argv, const char *cwd)
+{
+        pv_auto_strv copy = { 0 };
+        for (; *argv; argv++)
+                pv_strv_add(&copy, *argv);
+        for (char **a = p->argv; a && *a; a++)
+                free(*a);
+        free(p->argv);
+        p->argv = copy.v;
+        copy = (struct pv_strv){ 0 };
+        free(p->cwd);
+        p->cwd = pv_strdup(cwd);
+}
+
+/* For a person's command: the variables that the job had, with the values they have now. */
+static void set_person_environment(struct pv_contained *c)
+{
+        pv_strv_fini(&c->plan->env);
+        c->plan->env = (struct pv_strv){ 0 };
+        for (size_t i = 0; i < c->names.n; i++) {
+                const char *value = getenv(c->names.v[i]);
+                if (value)
+                        pv_strv_take(&c->plan->env, pv_strf("%s=%s", c->names.v[i], value));
+        }
+        c->plan->limits.timeout_ms = 0;
+}
+
+/* For git: nothing of the person's, no question on a terminal, no lock taken, every repository in the view allowed. */
+static void set_git_environment(struct pv_contained *c)
+{
+        static const char *const fixed[] = {
+                "PATH=" SYSTEM_PATH,     "LANG=C.UTF-8",       "GIT_OPTIONAL_LOCKS=0",
+                "GIT_TERMINAL_PROMPT=0", "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory",
+                "GIT_CONFIG_VALUE_0=*",
+        };
+        pv_strv_fini(&c->plan->env);
+        c->plan->env = (struct pv_strv){ 0 };
+        pv_strv_take(&c->plan->env, pv_strf("HOME=%s", c->plan->home));
+        for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
+                pv_strv_add(&c->plan->env, fixed[i]);
+        c->plan->limits.timeout_ms = GIT_TIME_MS;
+}
+
+int pv_contained_run(struct pv_contained *c, const struct pv_contained_command *command, int *code, struct pv_err *err)
+{
+        struct pv_exit end = { 0 };
+        auto_throwaway t = { .parent = -1 };
+        if (throwaway_make(c, &t, err) < 0)
+                return -1;
+        set_command(c->plan, command->argv, command->cwd ? command->cwd : pv_contained_workspace(c));
+        set_person_environment(c);
+        auto_boundary b = NULL; /* declared after t, so that it ends first */
+        if (start(c, &t, command->stdio, command->terminal, &b, err) < 0 || pv_boundary_wait(b, &end, err) < 0)
+                return -1;
+        *code = shell_code(&end);
+        return 0;
+}
+
+/* Reads until nobody can write any more. */
+static int collect(int fd, size_t max, uint64_t deadline, const char *what, struct pv_str *out, struct pv_err *err)
+{
+        char buf[65536];
+        for (;;) {
+                uint64_t now = pv_clock_monotonic_ms();
+                struct pollfd p = { .fd = fd, .events = POLLIN };
+                int ready = now >= deadline ? 0 : poll(&p, 1, (int)(deadline - now));
+                if (ready < 0 && errno == EINTR)
+                        continue;
+                if (ready == 0)
+                        return pv_err_set(err, PV_ERR_INPUT, 0, "%s: took longer than %d s", what, GIT_TIME_MS / 1000);
+                ssize_t n = ready < 0 ? -1 : read(fd, buf, sizeof buf);
+                if (n < 0 && errno == EINTR)
+                        continue;
+                if (n < 0)
+                        return pv_err_set(err, PV_ERR_SYS, errno, "%s: read its output", what);
+                if (n == 0)
+                        return 0;
+                if ((size_t)n > max - out->len)
+                        return pv_err_set(err, PV_ERR_INPUT, 0, "%s: said more than %zu bytes", what, max);
+                pv_str_put_bytes(out, buf, (size_t)n);
+        }
+}
+
+static int input_file(const void *in, size_t len, struct pv_err *err)
+{
+        if (len > INPUT_MAX)
+                return pv_err_set(err, PV_ERR_INPUT, 0, "input of a contained command: too long");
+        pv_auto_fd fd = memfd_create("pvisor-input", MFD_CLOEXEC);
+        if (fd < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "input of a contained command");
+        if (pv_fd_write_all(fd, in, len, "input of a contained command", err) < 0)
+                return -1;
+        if (lseek(fd, 0, SEEK_SET) < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "input of a contained command");
+        return pv_fd_steal(&fd);
+}
+
+static int run_collected(struct pv_contained *c, char *const argv[], int in, size_t max_out, struct pv_str *out,
+                         struct pv_exit *end, struct pv_err *err)
+{
+        int pipefd[2];
+        auto_throwaway t = { .parent = -1 };
+        pv_auto_fd null = open("/dev/null", O_RDWR | O_CLOEXEC);
+        if (null < 0 || pipe2(pipefd, O_CLOEXEC) < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "%s: its output", argv[0]);
+        pv_auto_fd from = pipefd[0];
+        pv_auto_fd to = pipefd[1];
+        if (throwaway_make(c, &t, err) < 0)
+                return -1;
+        set_command(c->plan, argv, pv_contained_workspace(c));
+        set_git_environment(c);
+        auto_boundary b = NULL;
+        uint64_t deadline = pv_clock_monotonic_ms() + GIT_TIME_MS;
+        if (start(c, &t, (int[]){ in < 0 ? null : in, to, null }, false, &b, err) < 0)
+                return -1;
+        pv_fd_closep(&to);
+        if (collect(from, max_out, deadline, argv[0], out, err) < 0)
+                return -1; /* whatever still runs is killed with the boundary */
+        return pv_boundary_wait(b, end, err);
+}
+
+static int git_run(void *ctx, char *const argv[], const void *in, size_t in_len, size_t max_out, char **out,
+                   size_t *out_len, int *exit_code, struct pv_err *err)
+{
+        struct pv_exit end = { 0 };
+        pv_auto_str text = { 0 };
+        pv_auto_fd input = -1;
+        if (in_len > 0 && (input = input_file(in, in_len, err)) < 0)
+                return -1;
+        if (run_collected(ctx, argv, input, max_out, &text, &end, err) < 0)
+                return -1;
+        *exit_code = shell_code(&end);
+        *out_len = text.len;
+        *out = pv_str_steal(&text);
+        return 0;
+}
+
+void pv_contained_git(struct pv_contained *c, struct pv_git_runner *out)
+{
+        out->run = git_run;
+        out->ctx = c;
+}
