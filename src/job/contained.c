@@ -25,6 +25,7 @@
 #include <sys/mman.h>
 #include "base/clock.h"
 #include "job/store_internal.h"
+#include "policy/env.h"
 #include "policy/presets.h"
 
 #define GIT_TIME_MS     30000
@@ -38,7 +39,7 @@ struct pv_contained {
         struct pv_stage *stage; /* borrowed */
         enum pv_contained_view view;
         struct pv_plan *plan; /* the job's, tightened; argv, cwd, env and the time limit are set for each run */
-        struct pv_strv names; /* the variables that the job had */
+        struct pv_strv passed; /* names of variables that the person passed to the job */
         unsigned runs;
 };
 
@@ -94,8 +95,8 @@ int pv_contained_open(const struct pv_job *job, struct pv_stage *stage, enum pv_
                 return pv_err_set(err, PV_ERR_INPUT, 0, "job %s is damaged: its request and its stage differ in roots",
                                   job->id);
         tighten(c->plan);
-        c->names = c->plan->env;
-        c->plan->env = (struct pv_strv){ 0 };
+        c->passed = c->plan->env_passed;
+        c->plan->env_passed = (struct pv_strv){ 0 };
         sweep(stage);
         *out = pv_steal(&c);
         return 0;
@@ -106,7 +107,7 @@ void pv_contained_free(struct pv_contained *c)
         if (!c)
                 return;
         pv_plan_free(c->plan);
-        pv_strv_fini(&c->names);
+        pv_strv_fini(&c->passed);
         free(c);
 }
 
@@ -214,16 +215,20 @@ static void set_command(struct pv_plan *p, char *const *argv, const char *cwd)
         p->cwd = pv_strdup(cwd);
 }
 
-/* For a person's command: the variables that the job had, with the values they have now. */
+static void clear_environment(struct pv_plan *p)
+{
+        struct pv_strv *const lists[] = { &p->env, &p->env_passed, &p->env_injected };
+        for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+                pv_strv_fini(lists[i]);
+                *lists[i] = (struct pv_strv){ 0 };
+        }
+}
+
+/* For a person's command: as a run's, with the values of now. */
 static void set_person_environment(struct pv_contained *c)
 {
-        pv_strv_fini(&c->plan->env);
-        c->plan->env = (struct pv_strv){ 0 };
-        for (size_t i = 0; i < c->names.n; i++) {
-                const char *value = getenv(c->names.v[i]);
-                if (value)
-                        pv_strv_take(&c->plan->env, pv_strf("%s=%s", c->names.v[i], value));
-        }
+        clear_environment(c->plan);
+        pv_env_fill(c->plan, environ, &c->passed);
         c->plan->limits.timeout_ms = 0;
 }
 
@@ -235,8 +240,7 @@ static void set_git_environment(struct pv_contained *c)
                 "GIT_TERMINAL_PROMPT=0", "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory",
                 "GIT_CONFIG_VALUE_0=*",
         };
-        pv_strv_fini(&c->plan->env);
-        c->plan->env = (struct pv_strv){ 0 };
+        clear_environment(c->plan);
         pv_strv_take(&c->plan->env, pv_strf("HOME=%s", c->plan->home));
         for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
                 pv_strv_add(&c->plan->env, fixed[i]);
