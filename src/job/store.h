@@ -162,4 +162,7 @@ int pv_job_open_supervisor(const struct pv_job *job, pid_t *pid, int *pidfd, str
  */
 int pv_job_plan(const struct pv_job *job, struct pv_plan **out, struct pv_err *err);
 
+/* The plan as request.json holds it. A new reference; NULL only without memory. */
+json_t *pv_job_plan_json(const struct pv_plan *plan);
+
 #endif

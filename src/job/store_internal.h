@@ -42,7 +42,4 @@ int pv_job_state_write(int dirfd, const struct pv_job *job, struct pv_err *err);
 json_t *pv_job_time_json(const struct timespec *t);
 struct timespec pv_job_time_parse(const json_t *value); /* 0 for what is none */
 
-/* request.json's "plan" member, and back. */
-json_t *pv_job_plan_json(const struct pv_plan *plan);
-
 #endif

@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Theory of operation
+ *
+ * Job: to take one request through its life, in this order, and to leave a whole record whatever happens.
+ *
+ *   decide      request -> plan; nothing is made yet, so a refusal leaves no trace
+ *   create      the job's directory appears, its lock is ours until this process is dead
+ *   stage       made, or opened for another run; T0 is taken and durable before anything hostile runs
+ *   start       the boundary is built and probed, the command exec'd; a failure up to here is a FAILED job
+ *   wait        until the command and all that it started are dead
+ *   seal        preimages of what changed, while the view is still mounted
+ *   end         bundle, state, closing words
+ *
+ * Actors: this process is the supervisor, trusted, with the person's rights, outside of every namespace it makes. The
+ * command is hostile and sees nothing of the job. Any other pvisor process may read the job meanwhile.
+ *
+ * If this process is killed, the kernel kills the sandbox with it; the job shows as lost, and the next command that
+ * takes the stage seals it. So no step here has to be undone by another.
+ *
+ * After the command has ended, a signal from the terminal must not keep the record from being written: the few
+ * milliseconds from there to the end ignore them. The same holds for a closed stderr.
+ */
+#include "job/run.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "base/json.h"
+#include "base/log.h"
+#include "boundary/boundary.h"
+#include "job/bundle.h"
+#include "job/run_report.h"
+#include "policy/admit.h"
+#include "stage/change.h"
+#include "stage/stage.h"
+
+#define SCRATCH "scratch"
+
+void pv_run_plan_fini(struct pv_run_plan *p)
+{
+        pv_plan_freep(&p->plan);
+        free(p->stage_dir);
+        free(p->parent);
+        pv_strv_fini(&p->notes);
+        *p = (struct pv_run_plan){ 0 };
+}
+
+int pv_run_exit_code(const struct pv_err *err)
+{
+        switch (err->kind) {
+        case PV_ERR_USAGE:
+        case PV_ERR_NO_JOB:
+        case PV_ERR_UNSUPPORTED:
+        case PV_ERR_POLICY:
+        case PV_ERR_NOT_EXEC:
+        case PV_ERR_NOT_FOUND:
+                return pv_err_exit_code(err);
+        case PV_ERR_NONE:
+        case PV_ERR_SYS:
+        case PV_ERR_INPUT:
+        case PV_ERR_CONFLICT:
+        case PV_ERR_STATE:
+        case PV_ERR_BUSY:
+        case PV_ERR_KINDS:
+                break;
+        }
+        return 125;
+}
+
+/*
+ * Deciding.
+ */
+
+/* A path that may not exist yet as an absolute one: its parent resolved, its last name as it is. */
+static int absolute(const char *path, char **out, struct pv_err *err)
+{
+        pv_auto_free char *real = realpath(path, NULL);
+        if (real) {
+                *out = pv_steal(&real);
+                return 0;
+        }
+        pv_auto_free char *cwd = path[0] == '/' ? pv_strdup("/") : getcwd(NULL, 0);
+        if (!cwd)
+                return pv_err_set(err, PV_ERR_SYS, errno, "current directory");
+        pv_auto_free char *joined = pv_path_join(cwd, path);
+        *out = pv_path_normalise(joined);
+        return 0;
+}
+
+static bool has_stage(const char *dir)
+{
+        struct stat st;
+        pv_auto_free char *path = pv_path_join(dir, "stage.json");
+        return stat(path, &st) == 0;
+}
+
+static int find_stage(const struct pv_run *run, struct pv_run_plan *out, struct pv_err *err)
+{
+        const char *named = run->request->stage;
+        if (run->continued) {
+                if (!run->continued->stage_dir)
+                        return pv_err_set(err, PV_ERR_USAGE, 0, "--continue: %s was not staged", run->continued->id);
+                out->origin = PV_JOB_CONTINUES;
+                out->parent = pv_strdup(run->continued->id);
+                out->stage_dir = pv_strdup(run->continued->stage_dir);
+        } else if (named && *named) {
+                if (absolute(named, &out->stage_dir, err) < 0)
+                        return -1;
+                if (has_stage(out->stage_dir))
+                        out->origin = PV_JOB_CONTINUES;
+        }
+        return 0;
+}
+
+int pv_run_decide(const struct pv_run *run, struct pv_run_plan *out, struct pv_err *err)
+{
+        pv_auto_run_plan p = { 0 };
+        pv_auto_free char *store = NULL;
+        struct pv_request request = *run->request; /* a view: what it points to stays the caller's */
+        if (request.name && pv_job_check_name(request.name, err) < 0)
+                return -1;
+        if (pv_store_path(&store, err) < 0 || find_stage(run, &p, err) < 0)
+                return -1;
+        if (run->continued && !request.workspace)
+                request.workspace = run->continued->workspace;
+        const struct pv_surroundings around = {
+                .environment = run->environment,
+                .store = store,
+                .stage_dir = p.stage_dir,
+        };
+        if (pv_admit(&request, &around, run->argv, &p.plan, &p.notes, err) < 0)
+                return -1;
+        *out = p;
+        p = (struct pv_run_plan){ 0 };
+        return 0;
+}
+
+/*
+ * Executing.
+ */
+
+struct lifecycle {
+        const struct pv_run *run;
+        const struct pv_run_plan *decided;
+        const struct pv_plan *plan;
+        struct pv_live_job live;
+        int job_dir;
+        struct pv_stage *stage;
+        const struct pv_overlay *overlays;
+        size_t n_overlays;
+        int capture[2]; /* stdout and stderr of --stdio capture, and /dev/null for a terminal's stdin */
+        int null;
+        struct pv_observations *observations;
+        struct pv_boundary *boundary;
+        bool started;
+};
+
+static int create_job(struct lifecycle *l, struct pv_err *err)
+{
+        const struct pv_job_birth birth = {
+                .plan = l->plan,
+                .name = l->run->request->name,
+                .stage_dir = l->decided->stage_dir,
+                .origin = l->decided->origin,
+                .parent = l->decided->parent,
+        };
+        if (pv_job_create(&birth, &l->live, err) < 0)
+                return -1;
+        l->job_dir = pv_job_open_dir(l->live.job, err);
+        return l->job_dir < 0 ? -1 : 0;
+}
+
+/* A stage keeps its roots for life: what was asked must be what it has. */
+static int check_roots(const struct lifecycle *l, struct pv_err *err)
+{
+        const struct pv_plan *p = l->plan;
+        bool same = pv_stage_n_roots(l->stage) == p->n_roots;
+        for (size_t i = 0; same && i < p->n_roots; i++) {
+                const struct pv_root *r = pv_stage_root(l->stage, i);
+                same = pv_streq(r->target, p->roots[i].target) && pv_streq(r->view, p->roots[i].view);
+        }
+        if (same)
+                return 0;
+        (void)pv_err_set(err, PV_ERR_USAGE, 0, "stage %s: was made for other directories (%s, ...)",
+                         pv_stage_dir(l->stage), pv_stage_root(l->stage, 0)->target);
+        return pv_err_hint(err, "run it in that workspace, with the same --mount ...:stage options");
+}
+
+static int open_stage(struct lifecycle *l, struct pv_err *err)
+{
+        const char *dir = l->live.job->stage_dir;
+        if (!l->plan->staged)
+                return 0;
+        if (l->decided->origin == PV_JOB_CONTINUES) {
+                if (pv_stage_open(dir, PV_STAGE_TAKE, &l->stage, err) < 0 || check_roots(l, err) < 0)
+                        return -1;
+        } else if (pv_stage_create(dir, l->plan->roots, l->plan->n_roots, &l->stage, err) < 0) {
+                return -1;
+        }
+        return pv_stage_begin_run(l->stage, &l->overlays, &l->n_overlays, err);
+}
+
+static int open_log(const struct lifecycle *l, const char *name, int *out, struct pv_err *err)
+{
+        *out = openat(l->job_dir, name, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600);
+        return *out < 0 ? pv_err_set(err, PV_ERR_SYS, errno, "%s", name) : 0;
+}
+
+/* A captured command has no terminal; reading from one in the background would stop it. */
+static int open_capture(struct lifecycle *l, struct pv_err *err)
+{
+        if (l->plan->stdio != PV_STDIO_CAPTURE)
+                return 0;
+        if (open_log(l, PV_JOB_STDOUT, &l->capture[0], err) < 0 || open_log(l, PV_JOB_STDERR, &l->capture[1], err) < 0)
+                return -1;
+        if (!isatty(STDIN_FILENO))
+                return 0;
+        l->null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        return l->null < 0 ? pv_err_set(err, PV_ERR_SYS, errno, "/dev/null") : 0;
+}
+
+static int start(struct lifecycle *l, struct pv_err *err)
+{
+        pv_auto_free char *scratch = pv_path_join(l->live.job->dir, SCRATCH);
+        bool capture = l->plan->stdio == PV_STDIO_CAPTURE;
+        if (mkdirat(l->job_dir, SCRATCH, 0700) < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "%s", scratch);
+        const struct pv_boundary_spec spec = {
+                .plan = l->plan,
+                .overlays = l->overlays,
+                .n_overlays = l->n_overlays,
+                .scratch = scratch,
+                .stdio = { l->null >= 0 ? l->null : STDIN_FILENO, capture ? l->capture[0] : STDOUT_FILENO,
+                           capture ? l->capture[1] : STDERR_FILENO },
+                .terminal = !capture && isatty(STDIN_FILENO),
+        };
+        if (pv_boundary_start(&spec, &l->boundary, l->observations, err) < 0)
+                return -1;
+        l->started = true;
+        return 0;
+}
+
+/* Everything up to the command's first instruction. */
+static int prepare(struct lifecycle *l, struct pv_err *err)
+{
+        if (create_job(l, err) < 0 || open_stage(l, err) < 0 || open_capture(l, err) < 0 || start(l, err) < 0)
+                return -1;
+        return 0;
+}
+
+static void ignore_signals(void)
+{
+        static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGTSTP };
+        for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+                (void)signal(signals[i], SIG_IGN);
+}
+
+/* Preimages while the view is still mounted; a stage that could not be sealed is sealed by the next command. */
+static void seal(struct lifecycle *l)
+{
+        struct pv_err err = PV_ERR_INIT;
+        if (!l->stage)
+                return;
+        pv_auto_free struct pv_pathfd *views = pv_calloc(l->plan->n_roots, sizeof *views);
+        for (size_t i = 0; i < l->plan->n_roots; i++)
+                views[i] = pv_boundary_view(l->boundary, i);
+        if (pv_stage_seal(l->stage, views, &err) < 0) {
+                (void)pv_err_wrap(&err, "what the host had could not be noted; the next command tries again");
+                pv_log_err(&err);
+        }
+}
+
+static void compute_changes(struct lifecycle *l, struct pv_changes **out)
+{
+        struct pv_err err = PV_ERR_INIT;
+        if (l->stage && pv_changes_compute(l->stage, out, &err) < 0) {
+                (void)pv_err_wrap(&err, "changes");
+                pv_log_err(&err);
+        }
+}
+
+static void write_bundle(const struct lifecycle *l, const struct pv_exit *end, const struct pv_changes *changes,
+                         const struct pv_err *failure)
+{
+        struct pv_err err = PV_ERR_INIT;
+        const struct pv_bundle_facts facts = {
+                .job = l->live.job,
+                .plan = l->plan,
+                .observations = l->observations,
+                .started = l->started,
+                .exit = end,
+                .changes = changes,
+                .failure = failure,
+        };
+        if (pv_bundle_write(&facts, &err) < 0)
+                pv_log_err(&err);
+}
+
+static void end_job(struct lifecycle *l, const struct pv_job_end *end)
+{
+        struct pv_err err = PV_ERR_INIT;
+        if (pv_job_end(&l->live, end, &err) < 0)
+                pv_log_err(&err);
+}
+
+static void remove_scratch(const struct lifecycle *l)
+{
+        struct pv_err err = PV_ERR_INIT;
+        if (l->job_dir >= 0 && pv_path_remove_tree(l->job_dir, SCRATCH, &err) < 0)
+                pv_log_err(&err);
+}
+
+static int exit_code(const struct pv_exit *e)
+{
+        switch (e->end) {
+        case PV_END_EXITED:
+                return e->code;
+        case PV_END_TIMEOUT:
+                return 124;
+        case PV_END_SIGNALED:
+        case PV_END_KILLED:
+                break;
+        }
+        return 128 + (e->code ? e->code : SIGKILL);
+}
+
+/* From the command's start to the end of the record: nothing in here fails the run any more. */
+static int follow(struct lifecycle *l)
+{
+        struct pv_exit end = { .end = PV_END_KILLED, .code = SIGKILL };
+        struct pv_err err = PV_ERR_INIT;
+        pv_auto_changes changes = NULL;
+        pv_job_event(l->live.job, "started", json_pack("{s:i}", "init_pid", (int)pv_boundary_init_pid(l->boundary)));
+        write_bundle(l, NULL, NULL, NULL); /* what is left should this process be killed */
+        if (pv_boundary_wait(l->boundary, &end, &err) < 0)
+                pv_log_err(&err);
+        ignore_signals();
+        seal(l);
+        pv_boundary_free(l->boundary);
+        l->boundary = NULL;
+        remove_scratch(l);
+        compute_changes(l, &changes);
+        int code = exit_code(&end);
+        write_bundle(l, &end, changes, NULL);
+        end_job(l, &(struct pv_job_end){
+                           .state = PV_JOB_ENDED,
+                           .end = pv_run_end_name(end.end),
+                           .exit_code = code,
+                           .changes = changes ? (long long)changes->n : -1,
+                   });
+        const struct pv_run_outcome outcome = {
+                .job = l->live.job,
+                .plan = l->plan,
+                .exit = &end,
+                .code = code,
+                .changes = changes,
+                .observations = l->observations,
+        };
+        pv_run_report(&outcome, l->run->summary);
+        return code;
+}
+
+/* Nothing was started: the record says why, where there is one already. */
+static void give_up(struct lifecycle *l, const struct pv_err *failure)
+{
+        int code = pv_run_exit_code(failure);
+        ignore_signals();
+        remove_scratch(l);
+        if (l->live.job) {
+                write_bundle(l, NULL, NULL, failure);
+                end_job(l, &(struct pv_job_end){
+                                   .state = PV_JOB_FAILED, .exit_code = code, .changes = -1, .failure = failure });
+        }
+        const struct pv_run_outcome outcome = { .job = l->live.job, .plan = l->plan, .code = code, .failure = failure };
+        pv_run_report(&outcome, l->run->summary);
+}
+
+static void lifecycle_fini(struct lifecycle *l)
+{
+        pv_boundary_free(l->boundary);
+        pv_stage_close(l->stage);
+        free(l->observations);
+        pv_fd_closep(&l->capture[0]);
+        pv_fd_closep(&l->capture[1]);
+        pv_fd_closep(&l->null);
+        pv_fd_closep(&l->job_dir);
+        pv_live_job_fini(&l->live); /* last: its lock tells others that the job has ended */
+}
+
+int pv_run_execute(const struct pv_run *run, const struct pv_run_plan *decided, int *code, struct pv_err *err)
+{
+        struct lifecycle l = {
+                .run = run,
+                .decided = decided,
+                .plan = decided->plan,
+                .live = PV_LIVE_JOB_INIT,
+                .job_dir = -1,
+                .capture = { -1, -1 },
+                .null = -1,
+                .observations = pv_calloc(1, sizeof *l.observations),
+        };
+        int r = prepare(&l, err);
+        if (r == 0)
+                *code = follow(&l);
+        else
+                give_up(&l, err);
+        lifecycle_fini(&l);
+        return r;
+}

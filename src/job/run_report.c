@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "job/run_report.h"
+
+#include <string.h>
+#include "base/json.h"
+#include "base/log.h"
+
+const char *pv_run_end_name(enum pv_end end)
+{
+        static const char *const names[] = {
+                [PV_END_EXITED] = "exited",
+                [PV_END_SIGNALED] = "signaled",
+                [PV_END_TIMEOUT] = "timeout",
+                [PV_END_KILLED] = "killed",
+        };
+        return names[end];
+}
+
+/* Paths that a person changed, so to speak: not what lies below a deleted directory, nor git's own files. */
+struct counts {
+        size_t paths;
+        bool git;
+};
+
+static bool is_git_dir(const struct pv_plan *plan, const struct pv_change *c)
+{
+        if (c->root < plan->n_roots && plan->roots[c->root].kind == PV_ROOT_GIT_DIR)
+                return true;
+        return plan->workspace_is_git && c->root == 0 &&
+               (pv_streq(c->path, ".git") || pv_str_has_prefix(c->path, ".git/"));
+}
+
+static struct counts count(const struct pv_plan *plan, const struct pv_changes *changes)
+{
+        struct counts n = { 0 };
+        for (size_t i = 0; i < changes->n; i++) {
+                if (is_git_dir(plan, &changes->item[i]))
+                        n.git = true;
+                else if (!(changes->item[i].flags & PV_CHANGE_IMPLIED))
+                        n.paths++;
+        }
+        return n;
+}
+
+static void say_changes(const struct pv_run_outcome *o)
+{
+        const struct counts n = count(o->plan, o->changes);
+        if (n.paths == 0 && !n.git) {
+                pv_log_note("%s: no changes", o->job->id);
+                return;
+        }
+        pv_auto_str what = { 0 };
+        if (n.paths)
+                pv_str_putf(&what, "%zu %s changed", n.paths, n.paths == 1 ? "path" : "paths");
+        if (n.git)
+                pv_str_put(&what, n.paths ? ", git's state too" : "git's state changed");
+        pv_log_note("%s: %s, all staged; next: pvisor review", o->job->id, what.s);
+}
+
+static void say(const struct pv_run_outcome *o)
+{
+        if (!o->exit)
+                return; /* the error says it */
+        if (o->exit->end == PV_END_TIMEOUT)
+                pv_log_note("%s: ended by the time limit of %.6g s", o->job->id,
+                            (double)o->plan->limits.timeout_ms / 1000);
+        if (o->changes)
+                say_changes(o);
+        if (o->plan->stdio == PV_STDIO_CAPTURE)
+                pv_log_note("%s: output captured; pvisor logs %s", o->job->id, o->job->id);
+}
+
+static json_t *levels(const struct pv_observations *observations)
+{
+        json_t *all = json_object();
+        for (int d = 0; d < PV_DIMENSIONS; d++) {
+                const char *level = pv_level_name(pv_observations_level(observations, (enum pv_dimension)d));
+                (void)json_object_set_new(all, pv_dimension_name((enum pv_dimension)d),
+                                          level ? json_string(level) : json_null());
+        }
+        return all;
+}
+
+static json_t *ending(const struct pv_exit *e)
+{
+        json_t *j = json_pack("{s:s, s:I}", "end", pv_run_end_name(e->end), "duration_ms",
+                              (json_int_t)(e->ended_ms - e->started_ms));
+        (void)json_object_set_new(j, "signal", e->end == PV_END_SIGNALED ? json_integer(e->code) : json_null());
+        return j;
+}
+
+static json_t *summarise(const struct pv_run_outcome *o)
+{
+        json_t *j = json_object();
+        json_t *changes = json_null();
+        if (o->changes) {
+                const struct counts n = count(o->plan, o->changes);
+                changes = json_pack("{s:I, s:b}", "paths", (json_int_t)n.paths, "git", n.git);
+        }
+        (void)json_object_set_new(j, "id", pv_json_bytes(o->job ? o->job->id : NULL));
+        (void)json_object_set_new(j, "name", pv_json_bytes(o->job ? o->job->name : NULL));
+        (void)json_object_set_new(j, "exit_code", json_integer(o->code));
+        (void)json_object_set_new(j, "workspace", pv_json_bytes(o->plan ? o->plan->workspace : NULL));
+        (void)json_object_set_new(j, "job_dir", pv_json_bytes(o->job ? o->job->dir : NULL));
+        (void)json_object_set_new(j, "stage_dir", pv_json_bytes(o->job ? o->job->stage_dir : NULL));
+        (void)json_object_set_new(j, "changes", changes);
+        (void)json_object_set_new(j, "levels", o->observations ? levels(o->observations) : json_null());
+        (void)json_object_set_new(j, "failure", pv_json_bytes(o->failure ? o->failure->msg : NULL));
+        pv_auto_json end = o->exit ? ending(o->exit) : json_pack("{s:n, s:n, s:n}", "end", "duration_ms", "signal");
+        (void)json_object_update(j, end);
+        return j;
+}
+
+void pv_run_report(const struct pv_run_outcome *o, int summary)
+{
+        struct pv_err err = PV_ERR_INIT;
+        say(o);
+        if (summary < 0)
+                return;
+        pv_auto_json j = summarise(o);
+        pv_auto_free char *text = json_dumps(j, JSON_COMPACT);
+        pv_auto_free char *line = text ? pv_strf("%s\n", text) : NULL;
+        if (!line || pv_fd_write_all(summary, line, strlen(line), "--json", &err) < 0)
+                pv_log_err(&err);
+}
