@@ -20,21 +20,26 @@ enum pv_canary_kinds {
 
 /* Plain data but for the descriptors, which all are close-on-exec. -1, "" and 0 for what was not made. */
 struct pv_canary {
-        char dir[256]; /* absolute host path: <parent>/canary; holds file, socket, fifo */
-        int dir_fd;    /* O_PATH of it: crosses into the sandbox, where Landlock alone stands before it */
-        char abstract[32];
+        char dir[256];                   /* absolute host path: <parent>/canary; holds file, socket, fifo */
+        char abstract[32];               /* the name without its leading NUL */
         uint16_t tcp4, tcp6, udp4, udp6; /* ports, host byte order */
         pid_t supervisor;                /* host pid */
+        ino_t ipc_namespace;
+
+        /* Two cross into the sandbox: that they lead nowhere there is what the probes try. */
+        int dir_fd;        /* O_PATH of dir */
+        int supervisor_fd; /* pidfd */
+        /* The rest stays outside. */
         int socket, fifo, abstract_socket, tcp4_socket, tcp6_socket, udp4_socket, udp6_socket;
 };
-#define PV_CANARY_INIT                                                                                               \
-        {                                                                                                            \
-                .dir_fd = -1, .socket = -1, .fifo = -1, .abstract_socket = -1, .tcp4_socket = -1, .tcp6_socket = -1, \
-                .udp4_socket = -1, .udp6_socket = -1                                                                 \
+#define PV_CANARY_INIT                                                                                                 \
+        {                                                                                                              \
+                .dir_fd = -1, .supervisor_fd = -1, .socket = -1, .fifo = -1, .abstract_socket = -1, .tcp4_socket = -1, \
+                .tcp6_socket = -1, .udp4_socket = -1, .udp6_socket = -1                                                \
         }
 
 /*
- * Makes the canaries asked for. parent: an absolute, private host directory that the view does not show (the job's
+ * Makes the canaries asked for (the supervisor itself is one always). parent: an absolute, private host directory that the view does not show (the job's
  * own, or --scratch); needed for PV_CANARY_PATHS. A host without IPv6 has no v6 canaries: their probes are absent.
  * Called by the supervisor before it forks.
  */
@@ -43,7 +48,7 @@ int pv_canary_open(struct pv_canary *c, enum pv_canary_kinds kinds, const char *
 /* Closes and removes. Idempotent. Called by the supervisor when the probes have reported. */
 void pv_canary_close(struct pv_canary *c);
 
-/* In the sandbox, right after the fork: closes the descriptors that it must not have (all but dir_fd). */
+/* In the sandbox, right after the fork: closes the descriptors that it must not have. */
 void pv_canary_forget(struct pv_canary *c);
 
 #endif

@@ -25,15 +25,14 @@ struct pv_probe_spec {
         const struct pv_probe_identity *roots; /* of plan->roots[i].target; plan->n_roots of them */
         const char *share;     /* where the view shows the canary directory as a `read` mount; NULL: not */
         const char *read_only; /* a directory that the view shows read-only ("/usr"); NULL: none */
-        bool allow_userns;
-        int keep_fd; /* the one descriptor besides stdio (and the canary's) that is rightly open: the report pipe */
+        int keep_fd; /* the one descriptor besides stdio and the canary's two that is rightly open: the report pipe */
         bool skip;   /* record every probe as not run */
 };
 
 /*
  * Runs the probes of every installed control in obs and concludes each control's level, also of those that have no
  * probes. Cannot fail: a probe that could not be tried is recorded as not run.
- * Must: be in the finished sandbox, after close_range. The canary's dir_fd is closed on return.
+ * Must: be in the finished sandbox, after close_range (which spares keep_fd and the canary's two).
  */
 void pv_probe_run(const struct pv_probe_spec *spec, struct pv_observations *obs);
 

@@ -60,8 +60,8 @@ const char *pv_outcome_name(enum pv_outcome o)
         return NULL;
 }
 
-struct pv_observation *pv_observations_add(struct pv_observations *all, enum pv_dimension d,
-                                           const char *control, const char *mechanism)
+struct pv_observation *pv_observations_add(struct pv_observations *all, enum pv_dimension d, const char *control,
+                                           const char *mechanism)
 {
         if (all->n >= PV_CONTROLS_MAX)
                 return NULL;
@@ -73,8 +73,7 @@ struct pv_observation *pv_observations_add(struct pv_observations *all, enum pv_
         return o;
 }
 
-struct pv_observation *pv_observations_find(struct pv_observations *all, enum pv_dimension d,
-                                            const char *control)
+struct pv_observation *pv_observations_find(struct pv_observations *all, enum pv_dimension d, const char *control)
 {
         for (unsigned i = 0; i < all->n && i < PV_CONTROLS_MAX; i++) {
                 struct pv_observation *o = &all->item[i];
@@ -85,8 +84,8 @@ struct pv_observation *pv_observations_find(struct pv_observations *all, enum pv
         return NULL;
 }
 
-void pv_observation_probe(struct pv_observation *o, const char *name, const char *attempted,
-                          enum pv_outcome outcome, int sys)
+void pv_observation_probe(struct pv_observation *o, const char *name, const char *attempted, enum pv_outcome outcome,
+                          int sys)
 {
         unsigned at = o->n_probes;
 
@@ -140,7 +139,11 @@ enum pv_level pv_observations_level(const struct pv_observations *all, enum pv_d
         for (unsigned i = 0; i < all->n && i < PV_CONTROLS_MAX; i++) {
                 const struct pv_observation *o = &all->item[i];
 
-                if (o->dimension == d && o->installed && o->level > level)
+                if (o->dimension != d || !o->installed)
+                        continue;
+                if (o->partial && o->level == PV_LEVEL_UNENFORCED)
+                        return PV_LEVEL_UNENFORCED;
+                if (!o->partial && o->level > level)
                         level = o->level;
         }
         return level;

@@ -36,7 +36,7 @@ enum pv_outcome {
         PV_OUTCOME_NOT_RUN,   /* null in JSON */
         PV_OUTCOME_REFUSED,   /* the attempt failed as it should; sys says how */
         PV_OUTCOME_SUCCEEDED, /* the control does not hold */
-        PV_OUTCOME_ABSENT, /* the kernel lacks what the probe would try (no AF_VSOCK, say): nothing to get at
+        PV_OUTCOME_ABSENT,    /* the kernel lacks what the probe would try (no AF_VSOCK, say): nothing to get at
                             */
 };
 
@@ -56,7 +56,8 @@ struct pv_observation {
         char control[40];   /* "projected-root", "landlock", "network-namespace", ... */
         char mechanism[96]; /* "mount namespace, read-only recursive binds, verified" */
         bool installed;
-        enum pv_level level;           /* of this control alone, by the rule above */
+        bool partial;        /* covers a part of its dimension: cannot raise its level, but spoils it when it fails */
+        enum pv_level level; /* of this control alone, by the rule above */
         uint64_t requested, effective; /* PV_DIM_RESOURCES: bytes, milliseconds or a count; 0 elsewhere */
         unsigned n_probes;
         struct pv_probe probes[PV_PROBES_MAX];
@@ -75,22 +76,24 @@ const char *pv_outcome_name(enum pv_outcome o);     /* "refused", ...; NULL for 
 
 /* A new control, not installed, level unenforced. NULL when the table is full (a bug: it is sized for all of
  * them). */
-struct pv_observation *pv_observations_add(struct pv_observations *all, enum pv_dimension d,
-                                           const char *control, const char *mechanism);
+struct pv_observation *pv_observations_add(struct pv_observations *all, enum pv_dimension d, const char *control,
+                                           const char *mechanism);
 /* The control of that name and dimension, or NULL. */
-struct pv_observation *pv_observations_find(struct pv_observations *all, enum pv_dimension d,
-                                            const char *control);
+struct pv_observation *pv_observations_find(struct pv_observations *all, enum pv_dimension d, const char *control);
 /* Records a probe; one too many is dropped unless it succeeded, which then replaces the last (a breach is
  * never lost). */
-void pv_observation_probe(struct pv_observation *o, const char *name, const char *attempted,
-                          enum pv_outcome outcome, int sys);
+void pv_observation_probe(struct pv_observation *o, const char *name, const char *attempted, enum pv_outcome outcome,
+                          int sys);
 void pv_observation_limit(struct pv_observation *o, const char *sentence);
 /*
  * Sets the level from installed and the probes: at most `best`; UNENFORCED when it is not installed, a probe
  * succeeded or, for ENFORCED, none was run.
  */
 void pv_observation_conclude(struct pv_observation *o, enum pv_level best);
-/* The highest level that an installed control of this dimension reached; UNENFORCED when none is. */
+/*
+ * The highest level that an installed control reached which covers the whole of this dimension; UNENFORCED when there
+ * is none, or when an installed partial one is not even cooperative: a probe got through there.
+ */
 enum pv_level pv_observations_level(const struct pv_observations *all, enum pv_dimension d);
 /* The first probe that succeeded where it had to be refused, or NULL. */
 const struct pv_probe *pv_observations_first_breach(const struct pv_observations *all);

@@ -75,6 +75,27 @@ static void a_control_raises_its_own_dimension_only(void **state)
         assert_null(pv_observations_find(&all, PV_DIM_HOST_WRITES, "root"));
 }
 
+static void a_partial_control_spoils_but_never_raises(void **state)
+{
+        (void)state;
+        struct pv_observations all = { 0 };
+        struct pv_observation *part = installed(&all, PV_DIM_NETWORK, "socket families");
+
+        part->partial = true;
+        pv_observation_probe(part, "vsock", "socket", PV_OUTCOME_REFUSED, 97);
+        pv_observation_conclude(part, PV_LEVEL_ENFORCED);
+        assert_int_equal(pv_observations_level(&all, PV_DIM_NETWORK), PV_LEVEL_UNENFORCED);
+
+        struct pv_observation *whole = installed(&all, PV_DIM_NETWORK, "namespace");
+        pv_observation_probe(whole, "tcp4", "connect", PV_OUTCOME_REFUSED, 111);
+        pv_observation_conclude(whole, PV_LEVEL_ENFORCED);
+        assert_int_equal(pv_observations_level(&all, PV_DIM_NETWORK), PV_LEVEL_ENFORCED);
+
+        pv_observation_probe(part, "packet", "socket", PV_OUTCOME_SUCCEEDED, 0);
+        pv_observation_conclude(part, PV_LEVEL_ENFORCED);
+        assert_int_equal(pv_observations_level(&all, PV_DIM_NETWORK), PV_LEVEL_UNENFORCED);
+}
+
 static void full_tables_lose_no_breach_and_overflow_nothing(void **state)
 {
         (void)state;
@@ -107,6 +128,7 @@ int main(void)
                 cmocka_unit_test(enforced_needs_installation_and_a_refused_probe),
                 cmocka_unit_test(one_probe_that_succeeds_takes_the_level_away),
                 cmocka_unit_test(a_control_raises_its_own_dimension_only),
+                cmocka_unit_test(a_partial_control_spoils_but_never_raises),
                 cmocka_unit_test(full_tables_lose_no_breach_and_overflow_nothing),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
