@@ -38,7 +38,7 @@
 struct pv_contained {
         struct pv_stage *stage; /* borrowed */
         enum pv_contained_view view;
-        struct pv_plan *plan; /* the job's, tightened; argv, cwd, env and the time limit are set for each run */
+        struct pv_plan *plan;  /* the job's, tightened; argv, cwd, env and the time limit are set for each run */
         struct pv_strv passed; /* names of variables that the person passed to the job */
         unsigned runs;
 };

@@ -113,6 +113,7 @@ static int pick_by_stage(struct jobs *all, const char *path, struct pv_job **out
         return no_job(err, "", path, " is not the stage of one");
 }
 
+/* The newest of the workspace; else, where the person stands below one, of the nearest above. */
 static int select_last(const char *store, const char *workspace, struct pv_job **out, struct pv_err *err)
 {
         __attribute__((cleanup(jobs_fini))) struct jobs all = { 0 };
@@ -123,11 +124,14 @@ static int select_last(const char *store, const char *workspace, struct pv_job *
         pv_err_clear(err); /* the newest was pruned: the newest of the others */
         if (pv_job_list(&all.v, &all.n, &damaged, err) < 0)
                 return -1;
-        for (size_t i = 0; i < all.n; i++) {
-                if (pv_streq(all.v[i]->workspace, workspace)) {
-                        *out = take(&all, i);
-                        return 0;
-                }
+        size_t best = all.n;
+        for (size_t i = 0; i < all.n; i++)
+                if (pv_path_is_within(workspace, all.v[i]->workspace) &&
+                    (best == all.n || strlen(all.v[i]->workspace) > strlen(all.v[best]->workspace)))
+                        best = i;
+        if (best < all.n) {
+                *out = take(&all, best);
+                return 0;
         }
         return no_job(err, "none was run in ", workspace, " yet");
 }
