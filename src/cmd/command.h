@@ -17,7 +17,7 @@
         X(help, "help", "Show help for a command") \
         X(version, "version", "Show the version")
 
-#define PV_COMMANDS_DECIDE(X)
+#define PV_COMMANDS_DECIDE(X) X(completion, "completion", "Print the completion script for a shell")
 
 #define PV_COMMANDS_DIFF(X)
 

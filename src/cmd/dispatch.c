@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds the command that argv names, here or in another executable of this installation. */
-#include <limits.h>
+#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 #include "base/log.h"
-#include "base/path.h"
+#include "base/str.h"
 #include "cmd/command.h"
+#include "cmd/place.h"
 
 static const struct pv_command *find_own(const struct pv_command *const *own, const char *name)
 {
@@ -16,27 +17,19 @@ static const struct pv_command *find_own(const struct pv_command *const *own, co
 }
 
 /*
- * Relative to this executable, so that an installed tree works wherever it is moved: bin/pvisor finds
- * libexec/pvisor/NAME, what stands in libexec/pvisor finds its neighbours and bin/pvisor, and all find each other
- * in the build directory. Returns only on failure.
+ * bin/pvisor finds libexec/pvisor/NAME, what stands in libexec/pvisor finds its neighbours and bin/pvisor, and all
+ * find each other in the build directory. Returns only on failure.
  */
 static int exec_other(const char *executable, char **argv, struct pv_err *err)
 {
-        static const char *const places[] = { "../libexec/pvisor", ".", "../../bin" };
-        char self[PATH_MAX];
-        ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-        if (n < 0)
-                return pv_err_set(err, PV_ERR_SYS, errno, "/proc/self/exe");
-        self[n] = '\0';
-        *strrchr(self, '/') = '\0';
-        for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-                pv_auto_free char *path = pv_strf("%s/%s/%s", self, places[i], executable);
-                (void)execv(path, argv);
-                if (errno != ENOENT && errno != ENOTDIR)
-                        return pv_err_set(err, PV_ERR_SYS, errno, "%s", path);
-        }
-        (void)pv_err_set(err, PV_ERR_SYS, ENOENT, "%s/../libexec/pvisor/%s", self, executable);
-        return pv_err_hint(err, "the installation is not whole: install pVisor again");
+        pv_auto_free char *path = NULL;
+        pv_auto_free char *installed = pv_strf("../libexec/pvisor/%s", executable);
+        pv_auto_free char *beside = pv_strdup(executable), *above = pv_strf("../../bin/%s", executable);
+        const char *const places[] = { installed, beside, above, NULL };
+        if (pv_place_find(places, &path, err) < 0)
+                return -1;
+        (void)execv(path, argv);
+        return pv_err_set(err, PV_ERR_SYS, errno, "%s", path);
 }
 
 static int unknown_command(const char *word, struct pv_err *err)
@@ -85,9 +78,18 @@ static int dispatch(const struct pv_command *const *own, int argc, char **argv, 
         return run_named(own, argv[1], argc - 1, argv + 1, err);
 }
 
+/* Whoever started us may have closed 0, 1 or 2: the next file opened would be taken for a standard stream. */
+static void ensure_standard_streams(void)
+{
+        for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+                if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd)
+                        _exit(1);
+}
+
 int pv_dispatch(const struct pv_command *const *own, int argc, char **argv)
 {
         struct pv_err err = PV_ERR_INIT;
+        ensure_standard_streams();
         int code = dispatch(own, argc, argv, &err);
         if (code >= 0)
                 return code;
