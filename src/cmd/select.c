@@ -156,9 +156,8 @@ static bool git_is_taken(const struct pv_select *sel, const struct pv_verdict *v
 {
         if (sel->git_raw)
                 return true;
-        bool inside = v->gitdir_len || c->root_kind == PV_ROOT_GIT_DIR;
-        return inside && named.len > v->gitdir_len && !pv_git_part_is_noise(v->part) && v->anchor_len &&
-               named.len >= v->anchor_len;
+        bool inside = named.len > v->gitdir_len && !pv_git_part_is_noise(v->part);
+        return inside && named.len >= (v->anchor_len ? v->anchor_len : strlen(c->path));
 }
 
 static enum pv_left decide(const struct pv_select *sel, const struct places *places, const struct pv_path_change *c,
@@ -174,7 +173,7 @@ static enum pv_left decide(const struct pv_select *sel, const struct places *pla
                 return PV_LEFT_NOT;
         if (v->place == PV_PLACE_GIT)
                 return git_is_taken(sel, v, c, named) ? PV_LEFT_NOT : PV_LEFT_GIT;
-        if (pv_attention_host_runs(v->reasons) && named.len < v->anchor_len)
+        if (!sel->host_runs && pv_attention_host_runs(v->reasons) && named.len < v->anchor_len)
                 return PV_LEFT_HOST_RUNS;
         if (v->ignored && !sel->ignored && named.len < v->ignored_len)
                 return PV_LEFT_IGNORED;
