@@ -61,7 +61,6 @@ def view(bench):
         def contender(prefix):
             def once():
                 before()
-                settle()
                 return watch.inside(prefix, timed, project)
             return once
         return Contest(work, "ms", {name: contender(p) for name, p in prefixes.items()}, bench.rounds(rounds),
@@ -265,8 +264,10 @@ def resident_mib(pid, program):
                         total += int(line.split()[1])
         except (FileNotFoundError, ProcessLookupError):
             continue
-        except PermissionError:  # not dumpable: its share is left out rather than guessed
-            continue
+        except PermissionError:
+            raise Failed("a process of pvisor's does not let itself be read; measure as root") from None
+    if total == 0:
+        raise Failed("no process of pvisor's was found")
     return total / 1024
 
 
