@@ -28,14 +28,12 @@ enum pv_change_flags {
         PV_CHANGE_OPAQUE = 1 << 0,  /* a directory that hides everything the lower had below it */
         PV_CHANGE_IMPLIED = 1 << 1, /* an entry below a deleted or type-changed directory: goes with it */
         PV_CHANGE_SUSPECT = 1 << 2, /* the host may have changed it after T0 and before stop: see why */
-        PV_CHANGE_SPLIT =
-                1 << 3, /* the host's file has several links; applying gives this one its own inode */
-        PV_CHANGE_XATTRS = 1 << 4, /* extended attributes differ */
-        PV_CHANGE_MODE = 1 << 5,   /* permission bits differ */
+        PV_CHANGE_SPLIT = 1 << 3,   /* the host's file has several links; applying gives this one its own inode */
+        PV_CHANGE_XATTRS = 1 << 4,  /* extended attributes differ */
+        PV_CHANGE_MODE = 1 << 5,    /* permission bits differ */
         PV_CHANGE_OWNER = 1 << 6,
-        PV_CHANGE_TIMES = 1 << 7, /* mtime of a file differs and nothing else does */
-        PV_CHANGE_LINKED =
-                1 << 8, /* METADATA only in that it becomes one file with the others of its link_group */
+        PV_CHANGE_TIMES = 1 << 7,    /* mtime of a file differs and nothing else does */
+        PV_CHANGE_LINKED = 1 << 8,   /* METADATA only in that it becomes one file with the others of its link_group */
         PV_CHANGE_HIDDEN = 1 << 9,   /* deleted without a whiteout of its own: by an opaque directory above */
         PV_CHANGE_BLOCKED = 1 << 10, /* cannot be looked into or applied: see why */
 };
@@ -67,9 +65,8 @@ struct pv_change {
 };
 
 struct pv_changes {
-        struct pv_arena text; /* all paths and link targets */
-        struct pv_change *
-                item; /* sorted by (root, path) with '/' lowest: parents before children, subtrees together */
+        struct pv_arena text;   /* all paths and link targets */
+        struct pv_change *item; /* sorted by (root, path) with '/' lowest: parents before children, subtrees together */
         size_t n;
 };
 
@@ -114,7 +111,7 @@ bool pv_change_check_displaced(int dirfd, const char *name, const struct pv_chan
  * repeated after a crash.
  */
 enum pv_changes_fate { PV_CHANGES_APPLIED, PV_CHANGES_DROPPED };
-int pv_changes_forget(struct pv_stage *s, const struct pv_changes *c, const bool *selected,
-                      enum pv_changes_fate fate, struct pv_err *err);
+int pv_changes_forget(struct pv_stage *s, const struct pv_changes *c, const bool *selected, enum pv_changes_fate fate,
+                      struct pv_err *err);
 
 #endif

@@ -61,27 +61,29 @@ int pv_facts_get(int dirfd, const char *name, struct pv_arena *arena, struct pv_
 }
 
 /*
- * The *xattrat calls are Linux 6.13's; before it a path through /proc/self/fd does the same. It cannot name
- * the descriptor itself without following it, which for a directory ("" as name) is what is wanted.
+ * The *xattrat calls are Linux 6.13's and take no O_PATH descriptor as the file itself; a path through /proc/self/fd
+ * does the same always. There the descriptor itself is named by following its link.
  */
 struct xattr_path {
         int dirfd;
         const char *name;
-        char *proc; /* owned; made when the call is missing */
+        char *proc; /* owned; made when it is needed */
 };
 
 static const char *proc_path(struct xattr_path *p)
 {
         if (!p->proc)
-                p->proc = *p->name ? pv_strf("/proc/self/fd/%d/%s", p->dirfd, p->name)
-                                   : pv_strf("/proc/self/fd/%d", p->dirfd);
+                p->proc = *p->name ? pv_strf("/proc/self/fd/%d/%s", p->dirfd, p->name) :
+                                     pv_strf("/proc/self/fd/%d", p->dirfd);
         return p->proc;
 }
 
 static ssize_t list_xattrs(struct xattr_path *p, char *buf, size_t size)
 {
-        unsigned flags = *p->name ? AT_SYMLINK_NOFOLLOW : AT_EMPTY_PATH;
-        ssize_t n = pv_sys_listxattrat(p->dirfd, p->name, flags, buf, size);
+        ssize_t n = -1;
+        errno = ENOSYS;
+        if (*p->name)
+                n = pv_sys_listxattrat(p->dirfd, p->name, AT_SYMLINK_NOFOLLOW, buf, size);
         if (n >= 0 || errno != ENOSYS)
                 return n;
         return *p->name ? llistxattr(proc_path(p), buf, size) : listxattr(proc_path(p), buf, size);
@@ -89,8 +91,10 @@ static ssize_t list_xattrs(struct xattr_path *p, char *buf, size_t size)
 
 static ssize_t get_xattr(struct xattr_path *p, const char *attr, void *buf, size_t size)
 {
-        unsigned flags = *p->name ? AT_SYMLINK_NOFOLLOW : AT_EMPTY_PATH;
-        ssize_t n = pv_sys_getxattrat(p->dirfd, p->name, flags, attr, buf, size);
+        ssize_t n = -1;
+        errno = ENOSYS;
+        if (*p->name)
+                n = pv_sys_getxattrat(p->dirfd, p->name, AT_SYMLINK_NOFOLLOW, attr, buf, size);
         if (n >= 0 || errno != ENOSYS)
                 return n;
         return *p->name ? lgetxattr(proc_path(p), attr, buf, size) : getxattr(proc_path(p), attr, buf, size);

@@ -70,8 +70,8 @@ int pv_stage_begin_run(struct pv_stage *s, const struct pv_overlay **overlays, s
 
 /* The overlays for looking only (inspect, contained git): the same layers, with this directory's upper and
  * work. */
-int pv_stage_view_overlays(struct pv_stage *s, const char *throwaway_dir, const struct pv_overlay **overlays,
-                           size_t *n, struct pv_err *err);
+int pv_stage_view_overlays(struct pv_stage *s, const char *throwaway_dir, const struct pv_overlay **overlays, size_t *n,
+                           struct pv_err *err);
 
 /*
  * At stop: walks the upper layers, records the preimage of each changed path that has none yet, and what is

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which preimages are to be doubted
+ *
+ * The record says what the host has at a path when the stage is sealed. The command saw what the host had at some
+ * moment after T0. If nothing changed in between, both are the same:
+ *
+ *  - Not a directory: its ctime is before T0. Every write, chmod, link, rename and replacement moves the ctime of the
+ *    inode that is then there, and nobody can set it.
+ *  - A directory that the layers merge with: its entries are each judged on their own, so its own times say nothing
+ *    (somebody saves a file beside). But a directory renamed into place brings files with old ctimes. So the directory
+ *    itself must be the one of the view, by inode number while the view is mounted; where the view shows no number of
+ *    the lower (another filesystem, a view that is gone), its ctime must be before T0. If its mode or owner changed,
+ *    its ctime differs from its mtime, which a change of entries sets together.
+ *  - A directory that the command deleted, replaced or made again is in no view: its ctime must be before T0.
+ *  - Nothing there, but the layers have something: if the overlay copied it up from a lower (its origin mark, which
+ *    the command cannot make or take away) the host has deleted it since, or the command renamed something to there.
+ *    In a directory whose ctime is before T0 nothing was deleted. Otherwise it is doubted, until a rename explains it.
+ *  - A doubt about a directory is one about everything below it that the host could have lost.
+ *  - When the clock was stepped during the run, all that the host could have lost is doubted; when the machine went
+ *    down, all is, for the stage's own files may be incomplete too.
+ *
+ * The first preimage of a path stays through runs that go on: what the command changed once is not read from the host
+ * again. A damaged record doubts all that is not in its readable part.
+ */
+#include "stage/baseline.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "stage/layers.h"
+
+/* Overlayfs may put a layer's number into the highest bits of an inode number. */
+#define INO_MASK ((1ULL << 48) - 1)
+/* What is hashed at stop, so that a file that was touched or came back later can be told from a changed one. */
+#define HASH_FILE_MAX (1ULL << 20)
+#define HASH_BUDGET   (64ULL << 20)
+
+struct pv_baseline {
+        struct pv_stage *s;
+        size_t root;
+        struct pv_pathfd view;
+        unsigned flags;
+        struct pv_preimage_reader *old;
+        struct pv_err old_err; /* why no more can be read */
+        bool have;             /* next_* are the next record */
+        const char *next_path;
+        struct pv_preimage next;
+        enum pv_doubt all;
+        struct timespec t0;
+        uint64_t hash_left;
+        struct pv_str below; /* everything below this directory is doubted; s is NULL while there is none */
+        enum pv_doubt below_why;
+};
+
+char *pv_baseline_file(size_t root)
+{
+        return pv_strf("roots/%zu/" PV_PREIMAGES_FILE, root);
+}
+
+/* A record that cannot be read on doubts what it does not have. */
+static void advance(struct pv_baseline *b)
+{
+        int r = b->old ? pv_preimages_next(b->old, &b->next_path, &b->next, &b->old_err) : 0;
+        b->have = r > 0;
+        if (r < 0)
+                b->all = PV_DOUBT_LOST;
+}
+
+static bool is_same_target(const struct pv_stage_root *r)
+{
+        struct stat st;
+        return fstat(r->target.fd, &st) == 0 && r->dev == (uint64_t)st.st_dev && r->ino == (uint64_t)st.st_ino;
+}
+
+static enum pv_doubt judge_run(const struct pv_baseline *b)
+{
+        const struct pv_stage *s = b->s;
+        const struct pv_stage_layer *top = pv_stage_top(s);
+        struct pv_startclock now;
+        if (s->state == PV_STATE_SEALED)
+                return PV_DOUBT_NONE;
+        if (!top->ran)
+                return s->state == PV_STATE_NEW ? PV_DOUBT_NONE : PV_DOUBT_REBOOT;
+        pv_startclock_read(&now);
+        switch (pv_startclock_judge(&top->clock, &now, &s->watch)) {
+        case PV_CLOCK_STEPPED:
+                return PV_DOUBT_CLOCK;
+        case PV_CLOCK_REBOOTED:
+                return PV_DOUBT_REBOOT;
+        case PV_CLOCK_STEADY:
+                break;
+        }
+        return is_same_target(&s->roots[b->root]) ? PV_DOUBT_NONE : PV_DOUBT_DIRECTORY;
+}
+
+int pv_baseline_open(struct pv_stage *s, size_t root, struct pv_pathfd view, unsigned flags, struct pv_baseline **out,
+                     struct pv_err *err)
+{
+        pv_auto_free char *file = pv_baseline_file(root);
+        struct pv_baseline *b = pv_calloc(1, sizeof *b);
+        *b = (struct pv_baseline){ .s = s,
+                                   .root = root,
+                                   .view = view,
+                                   .flags = flags,
+                                   .hash_left = HASH_BUDGET,
+                                   .t0 = pv_stage_top(s)->t0[root] };
+        b->all = judge_run(b);
+        if (pv_preimages_open(s->fd.fd, file, &b->old, &b->old_err) < 0) {
+                if (b->old_err.kind != PV_ERR_INPUT) {
+                        *err = b->old_err;
+                        free(b);
+                        return pv_err_wrap(err, "stage %s", s->dir);
+                }
+                b->all = PV_DOUBT_LOST;
+        }
+        advance(b);
+        *out = b;
+        return 0;
+}
+
+void pv_baseline_close(struct pv_baseline *b)
+{
+        if (!b)
+                return;
+        pv_preimages_close(b->old);
+        pv_str_fini(&b->below);
+        free(b);
+}
+
+static bool is_since_t0(const struct pv_baseline *b, const struct timespec *t)
+{
+        return pv_clock_compare(t, &b->t0) >= 0;
+}
+
+static bool is_verified(const struct pv_baseline *b, const struct pv_scan_entry *e)
+{
+        struct stat st;
+        if (e->len == 0)
+                return true; /* judge_run() did */
+        return b->view.fd >= 0 && fstatat(b->view.fd, e->path, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode) &&
+               (st.st_ino & INO_MASK) == (e->host.ino & INO_MASK);
+}
+
+static enum pv_doubt doubt_below(struct pv_baseline *b, const struct pv_scan_entry *e, enum pv_doubt why)
+{
+        b->below.len = 0;
+        pv_str_put_bytes(&b->below, e->path, e->len);
+        b->below_why = why;
+        return why;
+}
+
+static bool is_below_doubtful(const struct pv_baseline *b, const struct pv_scan_entry *e)
+{
+        if (!b->below.s)
+                return false;
+        return b->below.len == 0 || (e->len > b->below.len && e->path[b->below.len] == '/' &&
+                                     memcmp(e->path, b->below.s, b->below.len) == 0);
+}
+
+static enum pv_doubt judge_directory(struct pv_baseline *b, const struct pv_scan_entry *e)
+{
+        bool merged = S_ISDIR(e->now.mode) && !(e->flags & PV_SCAN_OPAQUE);
+        if (!is_since_t0(b, &e->host.ctime))
+                return PV_DOUBT_NONE;
+        if (!merged || !is_verified(b, e))
+                return doubt_below(b, e, PV_DOUBT_DIRECTORY);
+        return pv_clock_compare(&e->host.ctime, &e->host.mtime) == 0 ? PV_DOUBT_NONE : PV_DOUBT_METADATA;
+}
+
+/* The host has nothing there. */
+static enum pv_doubt judge_missing(struct pv_baseline *b, const struct pv_scan_entry *e)
+{
+        struct stat dir;
+        if (e->host_dir < 0 || e->staged_dir < 0 || fstat(e->host_dir, &dir) < 0 || !is_since_t0(b, &dir.st_ctim))
+                return PV_DOUBT_NONE;
+        if (!pv_scan_has_origin(e->staged_dir, e->name))
+                return PV_DOUBT_NONE;
+        if (S_ISDIR(e->now.mode))
+                return e->flags & PV_SCAN_OPAQUE ? PV_DOUBT_NONE : doubt_below(b, e, PV_DOUBT_GONE);
+        return PV_DOUBT_GONE;
+}
+
+/* False for what the command alone made: there is nothing of the host's. */
+static bool could_be_lost(const struct pv_scan_entry *e)
+{
+        return pv_facts_exist(&e->host) || (e->staged_dir >= 0 && pv_scan_has_origin(e->staged_dir, e->name));
+}
+
+static enum pv_doubt judge(struct pv_baseline *b, const struct pv_scan_entry *e)
+{
+        if (e->flags & PV_SCAN_UNREADABLE && !(b->s->state == PV_STATE_SEALED))
+                return PV_DOUBT_UNREADABLE;
+        if (b->all != PV_DOUBT_NONE)
+                return b->all == PV_DOUBT_REBOOT || could_be_lost(e) ? b->all : PV_DOUBT_NONE;
+        if (b->s->state == PV_STATE_SEALED) /* the record has all that was there at stop */
+                return pv_facts_exist(&e->host) ? PV_DOUBT_APPEARED : PV_DOUBT_NONE;
+        if (b->s->state == PV_STATE_NEW)
+                return PV_DOUBT_NONE;
+        if (is_below_doubtful(b, e))
+                return could_be_lost(e) ? b->below_why : PV_DOUBT_NONE;
+        if (!pv_facts_exist(&e->host))
+                return judge_missing(b, e);
+        if (S_ISDIR(e->host.mode))
+                return judge_directory(b, e);
+        return is_since_t0(b, &e->host.ctime) ? PV_DOUBT_CHANGED : PV_DOUBT_NONE;
+}
+
+static void hash_host(struct pv_baseline *b, const struct pv_scan_entry *e, struct pv_facts *f)
+{
+        if (!(b->flags & PV_BASELINE_HASH) || !S_ISREG(f->mode) || f->size > HASH_FILE_MAX || f->size > b->hash_left)
+                return;
+        b->hash_left -= f->size;
+        (void)pv_facts_hash(e->host_dir, e->name, f); /* without one the file must stay exactly as it is */
+}
+
+int pv_baseline_resolve(struct pv_baseline *b, const struct pv_scan_entry *e, struct pv_preimage *out,
+                        struct pv_err *err)
+{
+        while (b->have && pv_path_order(b->next_path, e->path) < 0)
+                advance(b);
+        if (b->have && pv_streq(b->next_path, e->path)) {
+                *out = b->next;
+                return 0;
+        }
+        out->host = e->host;
+        out->doubt = judge(b, e);
+        if (!pv_facts_exist(&e->host))
+                return 0;
+        if (pv_facts_get_xattrs(e->host_dir, e->name, PV_FACTS_HOST, &out->host.xattrs) < 0) {
+                if (errno != ENOENT && errno != EACCES && errno != EPERM)
+                        return pv_err_set(err, PV_ERR_SYS, errno, "read the attributes of %s", e->path);
+                out->doubt = PV_DOUBT_UNREADABLE;
+        }
+        if (out->doubt == PV_DOUBT_NONE)
+                hash_host(b, e, &out->host);
+        return 0;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The baseline of a root: the preimage of each path of a walk, from the record where there is one, else taken from the
+ * host now and doubted by the rules of the conflict check (baseline.c).
+ */
+#ifndef PV_STAGE_BASELINE_H
+#define PV_STAGE_BASELINE_H
+
+#include "stage/preimage.h"
+#include "stage/scan.h"
+
+struct pv_baseline;
+
+enum pv_baseline_flags {
+        PV_BASELINE_HASH = 1 << 0, /* hash what is taken now: for sealing */
+};
+
+/* view: the still-mounted view of the root, or {-1}. *out is the caller's. */
+int pv_baseline_open(struct pv_stage *s, size_t root, struct pv_pathfd view, unsigned flags, struct pv_baseline **out,
+                     struct pv_err *err);
+void pv_baseline_close(struct pv_baseline *b);
+
+/*
+ * The preimage of the walk's entry; the walk's order is required. The text of a link is valid until the next call.
+ * 0, or -1 with err.
+ */
+int pv_baseline_resolve(struct pv_baseline *b, const struct pv_scan_entry *e, struct pv_preimage *out,
+                        struct pv_err *err);
+
+/* The file of a root's preimages, relative to the stage's directory. The caller's. */
+char *pv_baseline_file(size_t root);
+
+#endif

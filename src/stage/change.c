@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The change list is the walk (scan.h) with each path compared against its preimage (baseline.h). Files of one size
+ * are compared byte by byte, since whoever changed them could set their times: with the host's file while that is
+ * still the one of the preimage, else by hash; where neither can be done they count as changed.
+ */
+#include "stage/change.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "base/fd.h"
+#include "stage/baseline.h"
+#include "stage/layers.h"
+#include "stage/links.h"
+#include "stage/renames.h"
+#include "stage/scan.h"
+
+#define COMPARE_BUF 65536
+static const char why_too_long[] = "its path is too long for any program to name";
+static const char why_unreadable[] = "the directory cannot be read";
+
+struct computing {
+        struct pv_stage *s;
+        unsigned root;
+        struct pv_baseline *base;
+        const bool *shared;
+        struct pv_changes *out;
+        size_t cap;
+        char *buf; /* 2 * COMPARE_BUF */
+};
+
+void pv_changes_free(struct pv_changes *c)
+{
+        if (!c)
+                return;
+        pv_arena_fini(&c->text);
+        free(c->item);
+        free(c);
+}
+
+static ssize_t read_full(int fd, char *buf, size_t n, off_t at)
+{
+        size_t got = 0;
+        while (got < n) {
+                ssize_t k = pread(fd, buf + got, n - got, at + (off_t)got);
+                if (k < 0 && errno == EINTR)
+                        continue;
+                if (k < 0)
+                        return -1;
+                if (k == 0)
+                        break;
+                got += (size_t)k;
+        }
+        return (ssize_t)got;
+}
+
+static int open_file(int dirfd, const char *name)
+{
+        return openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+}
+
+static bool has_same_bytes(struct computing *c, const struct pv_scan_entry *e)
+{
+        pv_auto_fd a = open_file(e->staged_dir, e->name), b = open_file(e->host_dir, e->name);
+        if (a < 0 || b < 0)
+                return false;
+        if (!c->buf)
+                c->buf = pv_calloc(2, COMPARE_BUF);
+        for (off_t at = 0;;) {
+                ssize_t n = read_full(a, c->buf, COMPARE_BUF, at);
+                ssize_t m = read_full(b, c->buf + COMPARE_BUF, COMPARE_BUF, at);
+                if (n < 0 || n != m || memcmp(c->buf, c->buf + COMPARE_BUF, (size_t)n) != 0)
+                        return false;
+                if (n < COMPARE_BUF)
+                        return true;
+                at += n;
+        }
+}
+
+static bool has_same_content(struct computing *c, const struct pv_scan_entry *e, const struct pv_facts *pre)
+{
+        if (e->now.size != pre->size)
+                return false;
+        if (pre->size == 0)
+                return true;
+        if (pv_facts_same_inode_state(&e->host, pre))
+                return has_same_bytes(c, e);
+        struct pv_facts now = e->now;
+        return pre->hashed && pv_facts_hash(e->staged_dir, e->name, &now) == 0 &&
+               memcmp(now.sha256, pre->sha256, sizeof pre->sha256) == 0;
+}
+
+static bool has_same_substance(struct computing *c, const struct pv_scan_entry *e, const struct pv_facts *pre)
+{
+        if (S_ISREG(pre->mode))
+                return has_same_content(c, e, pre);
+        if (S_ISLNK(pre->mode))
+                return pre->link && e->now.link && pv_streq(pre->link, e->now.link);
+        return S_ISDIR(pre->mode) || pre->rdev == e->now.rdev;
+}
+
+static unsigned compare_metadata(const struct pv_facts *pre, const struct pv_facts *now)
+{
+        unsigned flags = 0;
+        if ((pre->mode & 07777) != (now->mode & 07777) && !S_ISLNK(now->mode))
+                flags |= PV_CHANGE_MODE;
+        if (pre->uid != now->uid || pre->gid != now->gid)
+                flags |= PV_CHANGE_OWNER;
+        if (pre->xattrs != now->xattrs)
+                flags |= PV_CHANGE_XATTRS;
+        return flags;
+}
+
+/* Kind and flags of a path that both sides have. False: no net effect. */
+static bool compare(struct computing *c, const struct pv_scan_entry *e, const struct pv_facts *pre,
+                    struct pv_change *out)
+{
+        const struct pv_facts *now = &out->now;
+        if ((pre->mode & S_IFMT) != (now->mode & S_IFMT)) {
+                out->kind = PV_CHANGE_TYPE;
+                return true;
+        }
+        out->flags |= compare_metadata(pre, now);
+        if (S_ISREG(pre->mode) && pre->nlink > 1)
+                out->flags |= PV_CHANGE_SPLIT;
+        out->kind = PV_CHANGE_MODIFIED;
+        if (!has_same_substance(c, e, pre))
+                return true;
+        out->kind = PV_CHANGE_METADATA;
+        if (out->flags & (PV_CHANGE_MODE | PV_CHANGE_OWNER | PV_CHANGE_XATTRS))
+                return true;
+        if (S_ISDIR(pre->mode) || pv_clock_compare(&pre->mtime, &now->mtime) == 0)
+                return false;
+        out->flags |= PV_CHANGE_TIMES;
+        return true;
+}
+
+static bool classify(struct computing *c, const struct pv_scan_entry *e, const struct pv_facts *pre,
+                     struct pv_change *out)
+{
+        if (!pv_facts_exist(&out->now)) {
+                out->kind = PV_CHANGE_DELETED;
+                return pv_facts_exist(pre);
+        }
+        if (!pv_facts_exist(pre)) {
+                out->kind = PV_CHANGE_ADDED;
+                return true;
+        }
+        return compare(c, e, pre, out);
+}
+
+static unsigned flags_of(const struct pv_scan_entry *e)
+{
+        unsigned flags = 0;
+        if (e->flags & PV_SCAN_OPAQUE && S_ISDIR(e->host.mode))
+                flags |= PV_CHANGE_OPAQUE;
+        if (e->flags & PV_SCAN_HIDDEN)
+                flags |= PV_CHANGE_HIDDEN;
+        if (e->flags & PV_SCAN_IMPLIED)
+                flags |= PV_CHANGE_IMPLIED;
+        if (e->flags & (PV_SCAN_TOO_LONG | PV_SCAN_UNREADABLE))
+                flags |= PV_CHANGE_BLOCKED;
+        return flags;
+}
+
+static void append(struct computing *c, const struct pv_change *item)
+{
+        if (c->out->n == c->cap) {
+                c->cap = c->cap ? c->cap + c->cap / 2 : 64;
+                c->out->item = pv_realloc(c->out->item, c->cap, sizeof *c->out->item);
+        }
+        c->out->item[c->out->n++] = *item;
+}
+
+static int compute_entry(void *ctx, const struct pv_scan_entry *e, struct pv_err *err)
+{
+        struct computing *c = ctx;
+        struct pv_change item = { .root = c->root,
+                                  .flags = flags_of(e),
+                                  .layer = e->layer,
+                                  .layer_shared = c->shared[e->layer],
+                                  .now = e->now };
+        struct pv_preimage pre = { .host = e->host };
+        if (!(e->flags & PV_SCAN_TOO_LONG) && pv_baseline_resolve(c->base, e, &pre, err) < 0)
+                return -1;
+        if (pv_facts_exist(&e->now) && pv_facts_exist(&pre.host) &&
+            pv_facts_get_xattrs(e->staged_dir, e->name, PV_FACTS_STAGED, &item.now.xattrs) < 0 && errno != ENOENT)
+                return pv_err_set(err, PV_ERR_SYS, errno, "read the attributes of %s", e->path);
+        bool linked = S_ISREG(e->now.mode) && e->now.nlink > 1;
+        if (!classify(c, e, &pre.host, &item)) {
+                if (!linked && !(item.flags & PV_CHANGE_BLOCKED))
+                        return 0;
+                item.flags |= linked ? PV_CHANGE_LINKED : 0; /* settled when all are there */
+        }
+        if (pre.doubt != PV_DOUBT_NONE) {
+                item.flags |= PV_CHANGE_SUSPECT;
+                item.why = pv_doubt_text(pre.doubt);
+        }
+        if (item.flags & PV_CHANGE_BLOCKED)
+                item.why = e->flags & PV_SCAN_TOO_LONG ? why_too_long : why_unreadable;
+        item.pre = pre.host;
+        if (pre.host.link && pre.host.link != e->host.link) /* the record's; it goes with the next one */
+                item.pre.link = pv_arena_text(&c->out->text, pre.host.link, strlen(pre.host.link));
+        item.path = pv_arena_text(&c->out->text, e->path, e->len);
+        append(c, &item);
+        return 0;
+}
+
+static int compute_root(struct computing *c, struct pv_err *err)
+{
+        struct pv_scan_visitor v = { .visit = compute_entry, .ctx = c, .text = &c->out->text };
+        if (pv_baseline_open(c->s, c->root, (struct pv_pathfd)PV_PATHFD_INIT, 0, &c->base, err) < 0)
+                return -1;
+        int r = pv_scan_root(c->s, c->root, &v, err);
+        pv_baseline_close(c->base);
+        return r;
+}
+
+int pv_changes_compute(struct pv_stage *s, struct pv_changes **out, struct pv_err *err)
+{
+        pv_auto_free bool *shared = NULL;
+        pv_auto_changes changes = pv_calloc(1, sizeof *changes);
+        struct computing c = { .s = s, .out = changes };
+        if (pv_stage_require_targets(s, err) < 0 || pv_layers_find_shared(s, &shared, err) < 0)
+                return -1;
+        c.shared = shared;
+        int r = 0;
+        for (; r == 0 && c.root < s->n_roots; c.root++)
+                r = compute_root(&c, err);
+        free(c.buf);
+        if (r < 0)
+                return -1;
+        pv_changes_find_links(changes);
+        pv_changes_find_renames(s, changes);
+        *out = pv_steal(&changes);
+        return 0;
+}
+
+static int find_order(const void *key, const void *item)
+{
+        const struct pv_change *a = key, *b = item;
+        if (a->root != b->root)
+                return a->root < b->root ? -1 : 1;
+        return pv_path_order(a->path, b->path);
+}
+
+struct pv_change *pv_changes_find(struct pv_changes *c, unsigned root, const char *path)
+{
+        struct pv_change key = { .root = root, .path = (char *)(uintptr_t)path };
+        return c->n ? bsearch(&key, c->item, c->n, sizeof *c->item, find_order) : NULL;
+}
+
+int pv_change_open_staged(struct pv_stage *s, const struct pv_change *c, int flags)
+{
+        struct pv_pathfd layer = pv_layer_fd(s, c->root, c->layer);
+        return layer.fd < 0 ? -1 : pv_path_openat(layer, c->path, flags | (S_ISLNK(c->now.mode) ? O_NOFOLLOW : 0), 0);
+}
+
+int pv_change_open_target(struct pv_stage *s, const struct pv_change *c, int flags)
+{
+        return pv_path_openat(s->roots[c->root].target, c->path, flags | (S_ISLNK(c->pre.mode) ? O_NOFOLLOW : 0), 0);
+}

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "stage/layers.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include "base/json.h"
+
+#define DEPENDENTS         "dependents"
+#define DEPENDENT_FILE_MAX 16384
+#define XATTR_MAX          65536
+
+static char *layer_name(size_t root, unsigned number)
+{
+        return pv_strf("roots/%zu/layers/%04u", root, number);
+}
+
+char *pv_layer_path(const struct pv_stage *s, size_t root, size_t layer)
+{
+        const struct pv_stage_layer *l = &s->layers[layer];
+        pv_auto_free char *name = layer_name(root, l->number);
+        return pv_path_join(l->from ? l->from : s->dir, name);
+}
+
+struct pv_pathfd pv_layer_fd(struct pv_stage *s, size_t root, size_t layer)
+{
+        int *fd = &s->layers[layer].fd[root];
+        if (*fd < 0) {
+                pv_auto_free char *path = pv_layer_path(s, root, layer);
+                *fd = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        }
+        return (struct pv_pathfd){ *fd };
+}
+
+int pv_layers_open(struct pv_stage *s, struct pv_err *err)
+{
+        for (size_t k = 0; k < s->n_layers; k++)
+                for (size_t i = 0; i < s->n_roots; i++)
+                        if (pv_layer_fd(s, i, k).fd < 0) {
+                                pv_auto_free char *path = pv_layer_path(s, i, k);
+                                return pv_err_set(err, PV_ERR_INPUT, errno, "stage %s: layer %s", s->dir, path);
+                        }
+        return 0;
+}
+
+/* Attributes of the target's directory, ACLs among them, for the upper that stands for it in the view. */
+static int copy_xattrs(int from, int to)
+{
+        pv_auto_free char *src = pv_strf("/proc/self/fd/%d", from), *dst = pv_strf("/proc/self/fd/%d", to);
+        char names[1024];
+        pv_auto_free char *value = NULL;
+        ssize_t n = listxattr(src, names, sizeof names);
+        if (n <= 0)
+                return n == 0 || errno == EOPNOTSUPP ? 0 : -1;
+        value = pv_calloc(XATTR_MAX, 1);
+        for (const char *a = names; a < names + n; a += strlen(a) + 1) {
+                if (!pv_str_has_prefix(a, "system.posix_acl_") &&
+                    (!pv_str_has_prefix(a, "user.") || pv_str_has_prefix(a, "user.overlay.")))
+                        continue;
+                ssize_t len = getxattr(src, a, value, XATTR_MAX);
+                if (len < 0 || setxattr(dst, a, value, (size_t)len, 0) < 0)
+                        return -1;
+        }
+        return 0;
+}
+
+int pv_layer_make_like(int parent, const char *name, int target)
+{
+        struct stat st, made;
+        if (mkdirat(parent, name, 0700) < 0 && errno != EEXIST)
+                return -1;
+        pv_auto_fd fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (fd < 0 || fstat(target, &st) < 0 || fstat(fd, &made) < 0)
+                return -1;
+        if ((made.st_uid != st.st_uid || made.st_gid != st.st_gid) && fchown(fd, st.st_uid, st.st_gid) < 0)
+                return -1;
+        if (copy_xattrs(target, fd) < 0 || fchmod(fd, st.st_mode & 07777) < 0)
+                return -1;
+        return futimens(fd, (struct timespec[]){ st.st_atim, st.st_mtim });
+}
+
+int pv_layers_make_top(struct pv_stage *s, struct pv_err *err)
+{
+        for (size_t i = 0; i < s->n_roots; i++) {
+                pv_auto_free char *name = layer_name(i, pv_stage_top(s)->number);
+                if (pv_layer_make_like(s->fd.fd, name, s->roots[i].target.fd) < 0)
+                        return pv_err_set(err, PV_ERR_SYS, errno, "make the layer %s/%s for %s", s->dir, name,
+                                          s->roots[i].root.target);
+        }
+        return 0;
+}
+
+/* Reads one file of dependents/; true when that stage is still there. */
+static bool is_alive(int dirfd, const char *id, unsigned *number)
+{
+        struct pv_err err = PV_ERR_INIT;
+        pv_auto_json j = NULL;
+        pv_auto_json state = NULL;
+        pv_auto_free char *dir = NULL;
+        int64_t n = 0;
+        const char *there = NULL;
+        if (pv_json_read_at(dirfd, id, DEPENDENT_FILE_MAX, &j, &err) < 0 ||
+            pv_json_get_int(j, "number", 0, 9999, &n, &err) < 0 ||
+            pv_json_get_bytes(json_object_get(j, "stage"), &dir, &err) < 0)
+                return *number = 9999, true; /* damaged: held for alive, so that nothing is emptied below anybody */
+        *number = (unsigned)n;
+        pv_auto_fd fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (fd < 0)
+                return errno != ENOENT && errno != ENOTDIR;
+        if (faccessat(fd, "stage.json", F_OK, 0) < 0)
+                return errno != ENOENT;
+        if (pv_json_read_at(fd, "stage.json", (size_t)4 * 1024 * 1024, &state, &err) < 0 ||
+            pv_json_get_str(state, "id", &there, &err) < 0)
+                return true;
+        return pv_streq(there, id);
+}
+
+int pv_dependents_find(const struct pv_stage *s, unsigned *up_to, struct pv_err *err)
+{
+        unsigned highest = 0;
+        pv_auto_fd fd = openat(s->fd.fd, DEPENDENTS, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (fd < 0 && errno == ENOENT) {
+                *up_to = 0;
+                return 0;
+        }
+        pv_auto_dir d = fd >= 0 ? fdopendir(fd) : NULL;
+        if (!d)
+                return pv_err_set(err, PV_ERR_SYS, errno, "stage %s: " DEPENDENTS, s->dir);
+        (void)pv_fd_steal(&fd);
+        for (struct dirent *e; (e = readdir(d));) {
+                unsigned number = 0;
+                if (e->d_name[0] != '.' && is_alive(dirfd(d), e->d_name, &number) && number + 1 > highest)
+                        highest = number + 1;
+        }
+        *up_to = highest;
+        return 0;
+}
+
+int pv_dependents_add(const struct pv_stage *s, const char *owner_dir, unsigned number, struct pv_err *err)
+{
+        pv_auto_free char *dir = pv_path_join(owner_dir, DEPENDENTS);
+        pv_auto_json j = json_pack("{s:o, s:i}", "stage", pv_json_bytes(s->dir), "number", (int)number);
+        if (pv_path_make_dirs(dir, 0700, err) < 0)
+                return -1;
+        pv_auto_fd fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (fd < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "open %s", dir);
+        return pv_json_write_at(fd, s->id, j, PV_FILE_REPLACE, err);
+}
+
+void pv_dependents_remove(const struct pv_stage *s, const char *owner_dir)
+{
+        pv_auto_free char *file = pv_strf("%s/" DEPENDENTS "/%s", owner_dir, s->id);
+        (void)unlink(file);
+}
+
+int pv_layers_find_shared(const struct pv_stage *s, bool **shared, struct pv_err *err)
+{
+        unsigned up_to = 0;
+        if (pv_dependents_find(s, &up_to, err) < 0)
+                return -1;
+        bool *out = pv_calloc(s->n_layers, sizeof *out);
+        for (size_t k = 0; k < s->n_layers; k++)
+                out[k] = s->layers[k].from || s->layers[k].number < up_to;
+        *shared = out;
+        return 0;
+}

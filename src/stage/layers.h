@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The directories of a stage's layers, and who else stands on them. For the files of src/stage. */
+#ifndef PV_STAGE_LAYERS_H
+#define PV_STAGE_LAYERS_H
+
+#include "stage/state.h"
+
+/* The absolute path of a layer's directory for a root. The caller's. */
+char *pv_layer_path(const struct pv_stage *s, size_t root, size_t layer);
+
+/* Its descriptor, borrowed; opened at the first call. {-1} with errno when it cannot be. */
+struct pv_pathfd pv_layer_fd(struct pv_stage *s, size_t root, size_t layer);
+
+/* Opens them all: a missing one is PV_ERR_INPUT naming it. */
+int pv_layers_open(struct pv_stage *s, struct pv_err *err);
+
+/*
+ * Makes the directory of the newest layer for each root, empty and looking like the target's own directory: what the
+ * command sees of it (mode, owner, attributes) is the upper's.
+ */
+int pv_layers_make_top(struct pv_stage *s, struct pv_err *err);
+
+/* Makes the directory parent/name with mode, owner, times and attributes of the directory `like`. 0, or -1 with errno. */
+int pv_layer_make_like(int parent, const char *name, int like);
+
+/*
+ * Stages that stand on layers of this one: files in dependents/, named by the id of the stage that stands on them. A
+ * stage that is gone, or another one in its place, does not count. Sets *up_to to one more than the highest of our
+ * layer numbers that somebody stands on (0: nobody).
+ */
+int pv_dependents_find(const struct pv_stage *s, unsigned *up_to, struct pv_err *err);
+/* Notes in the owner's directory that stage s stands on its layers up to this number. */
+int pv_dependents_add(const struct pv_stage *s, const char *owner_dir, unsigned number, struct pv_err *err);
+void pv_dependents_remove(const struct pv_stage *s, const char *owner_dir);
+
+/* shared[i]: layer i is not this stage's, or another stage stands on it. An array of n_layers, the caller's. */
+int pv_layers_find_shared(const struct pv_stage *s, bool **shared, struct pv_err *err);
+
+#endif

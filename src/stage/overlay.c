@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is mounted for a run, and whether the kernel's overlayfs can serve it. What shows before the mount is said
+ * before it, with the reason; a filesystem that refuses for reasons of its own shows in the mount.
+ */
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <linux/magic.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/statfs.h>
+#include <sys/xattr.h>
+#include "base/fd.h"
+#include "stage/layers.h"
+#include "stage/state.h"
+
+#define MOUNTINFO_MAX ((size_t)16 * 1024 * 1024)
+#ifndef FS_CASEFOLD_FL
+#define FS_CASEFOLD_FL 0x40000000
+#endif
+
+struct filesystem {
+        long magic;
+        const char *name;
+};
+
+/* Overlayfs takes none of these for an upper: they lack whiteouts, d_type, or renames as it needs them. */
+static const struct filesystem no_upper[] = {
+        { 0x794c7630, "overlayfs" },  { NFS_SUPER_MAGIC, "NFS" },
+        { MSDOS_SUPER_MAGIC, "FAT" }, { 0x2011bab0, "exFAT" },
+        { V9FS_MAGIC, "9p" },         { CIFS_SUPER_MAGIC, "CIFS" },
+        { SMB2_SUPER_MAGIC, "SMB" },  { ECRYPTFS_SUPER_MAGIC, "eCryptfs" },
+};
+/* Nor these for a lower: names there are not compared byte by byte. */
+static const struct filesystem no_lower[] = {
+        { MSDOS_SUPER_MAGIC, "FAT" },
+        { 0x2011bab0, "exFAT" },
+        { 0x7366746e, "NTFS" },
+        { AUTOFS_SUPER_MAGIC, "autofs" },
+};
+
+static const char *find_filesystem(const struct filesystem *list, size_t n, int fd)
+{
+        struct statfs st;
+        if (fstatfs(fd, &st) < 0)
+                return NULL;
+        for (size_t i = 0; i < n; i++)
+                if (list[i].magic == (long)st.f_type)
+                        return list[i].name;
+        return NULL;
+}
+
+static int check_upper(const struct pv_stage *s, struct pv_err *err)
+{
+        const char *fs = find_filesystem(no_upper, sizeof no_upper / sizeof *no_upper, s->fd.fd);
+        if (fs) {
+                (void)pv_err_set(err, PV_ERR_UNSUPPORTED, 0, "the stage %s lies on %s, which overlayfs cannot write to",
+                                 s->dir, fs);
+                return pv_err_hint(err, "--stage DIR with a directory on another filesystem");
+        }
+        pv_auto_fd fd = openat(s->fd.fd, "roots", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (fd < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "open %s/roots", s->dir);
+        if (fgetxattr(fd, "user.overlay.opaque", NULL, 0) < 0 && errno == EOPNOTSUPP) {
+                (void)pv_err_set(err, PV_ERR_UNSUPPORTED, 0,
+                                 "the stage %s lies on a filesystem without extended attributes (tmpfs has them "
+                                 "since Linux 6.6)",
+                                 s->dir);
+                return pv_err_hint(err, "--stage DIR with a directory on another filesystem");
+        }
+        return 0;
+}
+
+static int check_lower(const struct pv_stage_root *r, struct pv_err *err)
+{
+        unsigned long flags = 0;
+        const char *fs = find_filesystem(no_lower, sizeof no_lower / sizeof *no_lower, r->target.fd);
+        if (fs)
+                return pv_err_set(err, PV_ERR_UNSUPPORTED, 0, "%s lies on %s, which overlayfs cannot show",
+                                  r->root.target, fs);
+        pv_auto_fd fd = openat(r->target.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (fd >= 0 && ioctl(fd, FS_IOC_GETFLAGS, &flags) == 0 && flags & FS_CASEFOLD_FL)
+                return pv_err_set(err, PV_ERR_UNSUPPORTED, 0, "%s folds the case of names, which overlayfs cannot show",
+                                  r->root.target);
+        return 0;
+}
+
+/*
+ * An ordinary user has one id of each kind mapped in a user namespace. In a directory that has another one the command
+ * could do nothing that needs its owner or changes it (EOVERFLOW).
+ */
+static int check_owner(const struct pv_stage_root *r, struct pv_err *err)
+{
+        struct stat st;
+        if (fstat(r->target.fd, &st) < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "look at %s", r->root.target);
+        if (geteuid() == 0)
+                return 0;
+        if (st.st_uid != geteuid()) {
+                (void)pv_err_set(err, PV_ERR_UNSUPPORTED, 0,
+                                 "%s belongs to user %u, and only your own id %u can be "
+                                 "mapped into the sandbox",
+                                 r->root.target, st.st_uid, geteuid());
+                return pv_err_hint(err, "stage a directory of your own, or run without --stage");
+        }
+        if (st.st_gid != getegid()) {
+                (void)pv_err_set(err, PV_ERR_UNSUPPORTED, 0,
+                                 "%s belongs to group %u, and only your own group %u can "
+                                 "be mapped into the sandbox",
+                                 r->root.target, st.st_gid, getegid());
+                return pv_err_hint(err, "newgrp or sg to that group, or chgrp %u %s", getegid(), r->root.target);
+        }
+        return 0;
+}
+
+/* Undoes mountinfo's \ooo in place (proc_pid_mountinfo(5)). */
+static void unescape(char *s)
+{
+        char *out = s;
+        for (; *s; s++) {
+                if (s[0] == '\\' && s[1] >= '0' && s[1] <= '3' && s[2] && s[3]) {
+                        *out++ = (char)((s[1] - '0') << 6 | (s[2] - '0') << 3 | (s[3] - '0'));
+                        s += 3;
+                } else {
+                        *out++ = *s;
+                }
+        }
+        *out = '\0';
+}
+
+/* "ID PARENT MAJOR:MINOR ROOT MOUNTPOINT ...": cuts the fields out of the line. False when it is not one. */
+static bool parse_mount(char *line, unsigned long *parent, char **point)
+{
+        char *field[5], *next = line;
+        for (size_t i = 0; i < 5; i++) {
+                field[i] = strsep(&next, " ");
+                if (!field[i] || !next)
+                        return false;
+        }
+        char *end = NULL;
+        *parent = strtoul(field[1], &end, 10);
+        unescape(field[4]);
+        *point = field[4];
+        return *end == '\0';
+}
+
+static int find_submount(const struct pv_stage *s, char *mounts, struct pv_err *err)
+{
+        for (char *line; (line = strsep(&mounts, "\n"));) {
+                unsigned long parent = 0;
+                char *point = NULL;
+                if (!*line)
+                        continue;
+                if (!parse_mount(line, &parent, &point))
+                        return pv_err_set(err, PV_ERR_INPUT, 0, "cannot read /proc/self/mountinfo");
+                for (size_t i = 0; i < s->n_roots; i++) {
+                        const struct pv_stage_root *r = &s->roots[i];
+                        struct statx sx = { 0 };
+                        if (pv_streq(point, r->root.target) || !pv_path_is_within(point, r->root.target))
+                                continue;
+                        /* Below another mount that hides it, it is of no concern. */
+                        if (statx(r->target.fd, "", AT_EMPTY_PATH, STATX_MNT_ID, &sx) == 0 &&
+                            sx.stx_mask & STATX_MNT_ID && sx.stx_mnt_id != parent)
+                                continue;
+                        (void)pv_err_set(err, PV_ERR_UNSUPPORTED, 0,
+                                         "%s is mounted below %s, and overlayfs cannot show a tree with mounts in it",
+                                         point, r->root.target);
+                        return pv_err_hint(err, "unmount it, or stage a directory without it (--workspace DIR)");
+                }
+        }
+        return 0;
+}
+
+static int check_submounts(const struct pv_stage *s, struct pv_err *err)
+{
+        pv_auto_free char *mounts = NULL;
+        size_t len = 0;
+        pv_auto_fd fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
+        if (fd < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "open /proc/self/mountinfo");
+        if (pv_fd_read_all(fd, MOUNTINFO_MAX, "/proc/self/mountinfo", &mounts, &len, err) < 0)
+                return -1;
+        return find_submount(s, mounts, err);
+}
+
+static int check_served(const struct pv_stage *s, struct pv_err *err)
+{
+        if (check_upper(s, err) < 0)
+                return -1;
+        for (size_t i = 0; i < s->n_roots; i++)
+                if (check_owner(&s->roots[i], err) < 0 || check_lower(&s->roots[i], err) < 0)
+                        return -1;
+        return check_submounts(s, err);
+}
+
+/* Layers n - 1 .. 0, newest first. */
+static void put_frozen(const struct pv_stage *s, size_t root, size_t n, struct pv_overlay *o)
+{
+        o->root = &s->roots[root].root;
+        o->frozen = pv_calloc(n + 1, sizeof *o->frozen);
+        o->n_frozen = n;
+        for (size_t k = 0; k < n; k++)
+                o->frozen[k] = pv_layer_path(s, root, n - 1 - k);
+}
+
+/* An empty work directory; what a volatile mount left there would refuse the next. */
+static int clear_work(struct pv_stage *s, size_t root, char **path, struct pv_err *err)
+{
+        pv_auto_free char *name = pv_strf("roots/%zu/work", root);
+        if (pv_path_remove_tree(s->fd.fd, name, err) < 0)
+                return pv_err_wrap(err, "stage %s", s->dir);
+        if (mkdirat(s->fd.fd, name, 0700) < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "make %s/%s", s->dir, name);
+        *path = pv_path_join(s->dir, name);
+        return 0;
+}
+
+static int take_start(struct pv_stage *s, struct pv_err *err)
+{
+        struct pv_stage_layer *top = pv_stage_top(s);
+        pv_clockwatch_start(&s->watch);
+        pv_startclock_read(&top->clock);
+        for (size_t i = 0; i < s->n_roots; i++) {
+                struct pv_stage_root *r = &s->roots[i];
+                struct stat st;
+                if (fstat(r->target.fd, &st) < 0)
+                        return pv_err_set(err, PV_ERR_SYS, errno, "look at %s", r->root.target);
+                r->dev = (uint64_t)st.st_dev;
+                r->ino = (uint64_t)st.st_ino;
+                if (pv_startclock_take(r->target, s->fd, r->root.target, &top->t0[i], err) < 0)
+                        return -1;
+        }
+        top->ran = true;
+        return 0;
+}
+
+int pv_stage_begin_run(struct pv_stage *s, const struct pv_overlay **overlays, size_t *n, struct pv_err *err)
+{
+        if (pv_stage_require_targets(s, err) < 0 || check_served(s, err) < 0)
+                return -1;
+        pv_overlays_free(pv_steal(&s->overlays), s->n_roots);
+        s->overlays = pv_calloc(s->n_roots, sizeof *s->overlays);
+        for (size_t i = 0; i < s->n_roots; i++) {
+                put_frozen(s, i, s->n_layers - 1, &s->overlays[i]);
+                s->overlays[i].upper = pv_layer_path(s, i, s->n_layers - 1);
+                if (clear_work(s, i, &s->overlays[i].work, err) < 0)
+                        return -1;
+        }
+        if (take_start(s, err) < 0)
+                return -1;
+        s->state = PV_STATE_RUNNING;
+        if (pv_stage_write_state(s, err) < 0)
+                return -1;
+        *overlays = s->overlays;
+        *n = s->n_roots;
+        return 0;
+}
+
+int pv_stage_view_overlays(struct pv_stage *s, const char *throwaway_dir, const struct pv_overlay **overlays, size_t *n,
+                           struct pv_err *err)
+{
+        if (pv_stage_require_targets(s, err) < 0 || check_served(s, err) < 0)
+                return -1;
+        pv_overlays_free(pv_steal(&s->views), s->n_roots);
+        s->views = pv_calloc(s->n_roots, sizeof *s->views);
+        for (size_t i = 0; i < s->n_roots; i++) {
+                struct pv_overlay *o = &s->views[i];
+                put_frozen(s, i, s->n_layers, o);
+                o->upper = pv_strf("%s/%zu/upper", throwaway_dir, i);
+                o->work = pv_strf("%s/%zu/work", throwaway_dir, i);
+                pv_auto_fd top = openat(pv_layer_fd(s, i, s->n_layers - 1).fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+                if (pv_path_make_dirs(o->work, 0700, err) < 0)
+                        return -1;
+                if (pv_layer_make_like(AT_FDCWD, o->upper, top >= 0 ? top : s->roots[i].target.fd) < 0)
+                        return pv_err_set(err, PV_ERR_SYS, errno, "make %s", o->upper);
+        }
+        *overlays = s->views;
+        *n = s->n_roots;
+        return 0;
+}

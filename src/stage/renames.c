@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Renames. Without privileges overlayfs leaves no trace of what was renamed, so it is read from the result: a regular
+ * file (not an empty one) that was deleted and one that was added with the same bytes. Only sizes that occur on both
+ * sides are hashed, and only what the seal hashed on the host's side. A directory follows its files: when at least
+ * half of the files below an added directory came from the same places below one deleted, what is left of the same
+ * names is taken for renamed and edited.
+ */
+#include "stage/renames.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "base/fd.h"
+#include "base/str.h"
+#include "stage/preimage.h"
+#include "stage/scan.h"
+
+/* Items looked at in all to match directories: nests of them could make it a square. */
+#define FOLLOW_STEPS ((size_t)1 << 22)
+
+/* A file on one of the two sides. */
+struct side {
+        unsigned root;
+        uint64_t size;
+        unsigned char sha256[PV_SHA256_SIZE];
+        size_t item;
+};
+
+static const char *last_name(const char *path)
+{
+        const char *slash = strrchr(path, '/');
+        return slash ? slash + 1 : path;
+}
+
+static int by_size(const void *a, const void *b)
+{
+        const struct side *x = a, *y = b;
+        if (x->root != y->root)
+                return x->root < y->root ? -1 : 1;
+        return x->size < y->size ? -1 : x->size > y->size;
+}
+
+static int by_content(const void *a, const void *b)
+{
+        const struct side *x = a, *y = b;
+        int r = by_size(a, b);
+        if (r == 0)
+                r = memcmp(x->sha256, y->sha256, sizeof x->sha256);
+        return r ? r : x->item < y->item ? -1 : x->item > y->item;
+}
+
+static int compare_content(const struct side *a, const struct side *b)
+{
+        int r = by_size(a, b);
+        return r ? r : memcmp(a->sha256, b->sha256, sizeof a->sha256);
+}
+
+static struct side *collect(const struct pv_changes *c, enum pv_change_kind kind, size_t *n)
+{
+        struct side *out = pv_calloc(c->n, sizeof *out);
+        *n = 0;
+        for (size_t i = 0; i < c->n; i++) {
+                const struct pv_change *x = &c->item[i];
+                const struct pv_facts *f = kind == PV_CHANGE_DELETED ? &x->pre : &x->now;
+                if (x->kind != kind || x->flags & PV_CHANGE_BLOCKED || !S_ISREG(f->mode) || f->size == 0 ||
+                    (kind == PV_CHANGE_DELETED && !f->hashed))
+                        continue;
+                struct side *s = &out[(*n)++];
+                *s = (struct side){ .root = x->root, .size = f->size, .item = i };
+                memcpy(s->sha256, f->sha256, sizeof s->sha256);
+        }
+        return out;
+}
+
+/* Hashes the added files whose size some deleted one has; drops the others. Both sides are sorted by size. */
+static void hash_added(struct pv_stage *s, struct pv_changes *c, struct side *added, size_t *n_added,
+                       const struct side *gone, size_t n_gone)
+{
+        size_t kept = 0, g = 0;
+        for (size_t i = 0; i < *n_added; i++) {
+                while (g < n_gone && by_size(&gone[g], &added[i]) < 0)
+                        g++;
+                if (g == n_gone)
+                        break;
+                if (by_size(&gone[g], &added[i]) != 0)
+                        continue;
+                struct pv_change *x = &c->item[added[i].item];
+                struct pv_err ignored = PV_ERR_INIT; /* a file that cannot be read is not shown as renamed */
+                pv_auto_fd fd = pv_change_open_staged(s, x, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+                if (fd < 0 || pv_sha256_fd(fd, x->now.sha256, x->path, &ignored) < 0)
+                        continue;
+                x->now.hashed = true;
+                memcpy(added[i].sha256, x->now.sha256, sizeof added[i].sha256);
+                added[kept++] = added[i];
+        }
+        *n_added = kept;
+}
+
+static void set_renamed(struct pv_changes *c, struct pv_change *to, const struct pv_change *from)
+{
+        to->renamed_from = from->path;
+        if (to->flags & PV_CHANGE_SUSPECT && to->why == pv_doubt_text(PV_DOUBT_GONE)) {
+                to->flags &= ~(unsigned)PV_CHANGE_SUSPECT;
+                to->why = NULL;
+        }
+}
+
+/*
+ * Pairs the files of one content: those of the same last name first, then in order. There may be many of each (a
+ * licence in every directory), so that each is paired at most once and looked at a bounded number of times.
+ */
+static void pair_run(struct pv_changes *c, const struct side *gone, size_t n_gone, bool *used, const struct side *added,
+                     size_t n_added)
+{
+        enum { LOOK_AHEAD = 16 };
+        size_t next = 0;
+        for (size_t i = 0; i < n_added; i++) {
+                struct pv_change *to = &c->item[added[i].item];
+                while (next < n_gone && used[next])
+                        next++;
+                size_t best = next;
+                for (size_t k = next; k < n_gone && k < next + LOOK_AHEAD; k++)
+                        if (!used[k] && pv_streq(last_name(c->item[gone[k].item].path), last_name(to->path))) {
+                                best = k;
+                                break;
+                        }
+                if (best >= n_gone)
+                        return;
+                used[best] = true;
+                set_renamed(c, to, &c->item[gone[best].item]);
+        }
+}
+
+static void pair(struct pv_changes *c, const struct side *gone, size_t n_gone, const struct side *added, size_t n_added)
+{
+        pv_auto_free bool *used = pv_calloc(n_gone, sizeof *used);
+        for (size_t i = 0, g = 0; i < n_added && g < n_gone;) {
+                int r = compare_content(&gone[g], &added[i]);
+                if (r < 0)
+                        g++;
+                if (r > 0)
+                        i++;
+                if (r != 0)
+                        continue;
+                size_t gone_end = g, added_end = i;
+                while (gone_end < n_gone && compare_content(&gone[gone_end], &gone[g]) == 0)
+                        gone_end++;
+                while (added_end < n_added && compare_content(&added[added_end], &added[i]) == 0)
+                        added_end++;
+                pair_run(c, gone + g, gone_end - g, used + g, added + i, added_end - i);
+                g = gone_end;
+                i = added_end;
+        }
+}
+
+/* Items i + 1 .. end - 1 lie below the directory of item i; no more than most of them are looked at. */
+static size_t subtree_end(const struct pv_changes *c, size_t i, size_t most)
+{
+        const char *dir = c->item[i].path;
+        size_t len = strlen(dir), end = i + 1;
+        while (end < c->n && end - i <= most && c->item[end].root == c->item[i].root &&
+               strncmp(c->item[end].path, dir, len) == 0 && c->item[end].path[len] == '/')
+                end++;
+        return end;
+}
+
+/* The deleted directory that most plainly became item i: told by the first file below it that was renamed alike. */
+static struct pv_change *find_old_dir(struct pv_changes *c, size_t i, size_t end)
+{
+        size_t len = strlen(c->item[i].path);
+        for (size_t k = i + 1; k < end; k++) {
+                const struct pv_change *x = &c->item[k];
+                const char *below = x->path + len; /* with its '/' */
+                if (!x->renamed_from || !S_ISREG(x->now.mode) || !pv_str_has_suffix(x->renamed_from, below))
+                        continue;
+                pv_auto_free char *old = pv_strndup(x->renamed_from, strlen(x->renamed_from) - strlen(below));
+                struct pv_change *from = pv_changes_find(c, x->root, old);
+                if (from && from->kind == PV_CHANGE_DELETED && S_ISDIR(from->pre.mode))
+                        return from;
+        }
+        return NULL;
+}
+
+static struct pv_change *old_place(struct pv_changes *c, const struct pv_change *x, size_t len, const char *old)
+{
+        pv_auto_free char *path = pv_strf("%s%s", old, x->path + len);
+        struct pv_change *from = pv_changes_find(c, x->root, path);
+        return from && from->kind == PV_CHANGE_DELETED && (from->pre.mode & S_IFMT) == (x->now.mode & S_IFMT) ? from
+                                                                                                              : NULL;
+}
+
+static void follow_dir(struct pv_changes *c, size_t i, size_t *left)
+{
+        size_t end = subtree_end(c, i, *left), len = strlen(c->item[i].path), files = 0, alike = 0;
+        *left -= end - i - 1;
+        struct pv_change *old = find_old_dir(c, i, end);
+        if (!old)
+                return;
+        for (size_t k = i + 1; k < end; k++) {
+                const struct pv_change *x = &c->item[k];
+                if (!S_ISREG(x->now.mode))
+                        continue;
+                files++;
+                alike += x->renamed_from && pv_str_has_prefix(x->renamed_from, old->path) &&
+                         pv_streq(x->renamed_from + strlen(old->path), x->path + len);
+        }
+        if (2 * alike < files)
+                return;
+        set_renamed(c, &c->item[i], old);
+        for (size_t k = i + 1; k < end; k++) {
+                struct pv_change *from = c->item[k].renamed_from ? NULL : old_place(c, &c->item[k], len, old->path);
+                if (from)
+                        set_renamed(c, &c->item[k], from);
+        }
+}
+
+void pv_changes_find_renames(struct pv_stage *s, struct pv_changes *c)
+{
+        size_t n_gone = 0, n_added = 0;
+        pv_auto_free struct side *gone = collect(c, PV_CHANGE_DELETED, &n_gone);
+        if (n_gone == 0)
+                return;
+        pv_auto_free struct side *added = collect(c, PV_CHANGE_ADDED, &n_added);
+        qsort(gone, n_gone, sizeof *gone, by_size);
+        qsort(added, n_added, sizeof *added, by_size);
+        hash_added(s, c, added, &n_added, gone, n_gone);
+        qsort(gone, n_gone, sizeof *gone, by_content);
+        qsort(added, n_added, sizeof *added, by_content);
+        pair(c, gone, n_gone, added, n_added);
+        size_t left = FOLLOW_STEPS;
+        for (size_t i = 0; i < c->n && n_added > 0; i++)
+                if (c->item[i].kind == PV_CHANGE_ADDED && S_ISDIR(c->item[i].now.mode) && !c->item[i].renamed_from)
+                        follow_dir(c, i, &left);
+}

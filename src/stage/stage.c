@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Theory of operation
+ *
+ * A stage keeps what a command changed in one or several directories (roots) of the host until a person decides. The
+ * kernel's overlayfs does the copying on write: target below, frozen layers over it, an upper on top. This module lays
+ * out the directories, says what is to be mounted (the boundary mounts it), and finds out afterwards what changed. It
+ * never mounts, never runs anything, and until `apply` never writes below a target.
+ *
+ *   create      stage.json, lock, one empty upper a root that looks like the target's own directory
+ *   begin_run   can overlayfs serve these roots? clear work/, take T0 (startclock.c), note state "running"
+ *               ... the command runs; the lock is held ...
+ *   seal        walk the uppers (scan.c), record what the host had at each changed path (preimage.c): "sealed"
+ *   changes     walk again, compare with the preimages (change.c)
+ *   apply, undo, drop, and runs that go on: all with the lock
+ *
+ * Who is hostile: the command. It shaped names, types, depths, modes, attributes and contents in the layers, through
+ * the mount alone; it could not put in a whiteout, an opaque mark or a link out of the layer that the kernel follows.
+ * The host's directory is not hostile but lives: anything may change there at any moment. stage.json and preimages are
+ * ours, and are checked when read, since disks and people damage files.
+ *
+ * Locking: `lock` is locked by open file description, so it is held as long as any process has the descriptor: the
+ * supervisor, and the sandbox's init that was forked from it. Once it can be taken, nothing of the run lives. State
+ * "running" without a holder is a lost run; whoever takes the lock next seals it.
+ *
+ * A crash of the machine: the overlay is mounted volatile and nothing is synced before the command starts. The boot id
+ * tells; then every path is suspect, and apply refuses what it cannot prove (docs/decisions/0040).
+ */
+#include "stage/stage.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include "base/fd.h"
+#include "stage/layers.h"
+#include "stage/state.h"
+
+#define LOCK_FILE "lock"
+
+void pv_overlays_free(struct pv_overlay *o, size_t n)
+{
+        for (size_t i = 0; o && i < n; i++) {
+                for (size_t k = 0; k < o[i].n_frozen; k++)
+                        free(o[i].frozen[k]);
+                free(o[i].frozen);
+                free(o[i].upper);
+                free(o[i].work);
+        }
+        free(o);
+}
+
+void pv_stage_close(struct pv_stage *s)
+{
+        if (!s)
+                return;
+        int e = errno;
+        pv_overlays_free(s->overlays, s->n_roots);
+        pv_overlays_free(s->views, s->n_roots);
+        for (size_t k = 0; k < s->n_layers; k++) {
+                struct pv_stage_layer *l = &s->layers[k];
+                for (size_t i = 0; i < s->n_roots; i++)
+                        pv_fd_closep(&l->fd[i]);
+                free(l->from);
+                free(l->name);
+                free(l->t0);
+                free(l->fd);
+        }
+        free(s->layers);
+        for (size_t i = 0; i < s->n_roots; i++) {
+                free(s->roots[i].root.target);
+                free(s->roots[i].root.view);
+                pv_pathfd_closep(&s->roots[i].target);
+        }
+        free(s->roots);
+        pv_fd_closep(&s->watch.fd);
+        pv_fd_closep(&s->lock_fd); /* with the last copy of it goes the lock */
+        pv_pathfd_closep(&s->fd);
+        free(s->dir);
+        free(s);
+        errno = e;
+}
+
+size_t pv_stage_n_roots(const struct pv_stage *s)
+{
+        return s->n_roots;
+}
+
+const struct pv_root *pv_stage_root(const struct pv_stage *s, size_t i)
+{
+        return &s->roots[i].root;
+}
+
+const char *pv_stage_dir(const struct pv_stage *s)
+{
+        return s->dir;
+}
+
+struct pv_pathfd pv_stage_dirfd(const struct pv_stage *s)
+{
+        return s->fd;
+}
+
+struct pv_pathfd pv_stage_target(const struct pv_stage *s, size_t i)
+{
+        return s->roots[i].target;
+}
+
+static struct flock whole_file(short type)
+{
+        return (struct flock){ .l_type = type, .l_whence = SEEK_SET };
+}
+
+static int take_lock(struct pv_stage *s, struct pv_err *err)
+{
+        struct flock l = whole_file(F_WRLCK);
+        if (fcntl(s->lock_fd, F_OFD_SETLK, &l) == 0) {
+                s->taken = true;
+                return 0;
+        }
+        if (errno == EAGAIN || errno == EACCES)
+                return pv_err_set(err, PV_ERR_BUSY, 0, "stage %s is in use", s->dir);
+        return pv_err_set(err, PV_ERR_SYS, errno, "lock the stage %s", s->dir);
+}
+
+bool pv_stage_is_running(const struct pv_stage *s)
+{
+        struct flock l = whole_file(F_WRLCK);
+        if (s->taken || s->state != PV_STATE_RUNNING)
+                return false;
+        return fcntl(s->lock_fd, F_OFD_GETLK, &l) == 0 && l.l_type != F_UNLCK;
+}
+
+static int open_lock(struct pv_stage *s, int flags, struct pv_err *err)
+{
+        s->lock_fd = openat(s->fd.fd, LOCK_FILE, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
+        if (s->lock_fd < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "stage %s: " LOCK_FILE, s->dir);
+        return 0;
+}
+
+/* Without its target a stage can still be opened, to be dropped; pv_stage_require_targets() is for the rest. */
+static void open_targets(struct pv_stage *s)
+{
+        for (size_t i = 0; i < s->n_roots; i++) /* a real path: a link in its place now is not what was staged */
+                s->roots[i].target.fd = open(s->roots[i].root.target, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+int pv_stage_require_targets(const struct pv_stage *s, struct pv_err *err)
+{
+        for (size_t i = 0; i < s->n_roots; i++)
+                if (s->roots[i].target.fd < 0)
+                        return pv_err_set(err, PV_ERR_SYS, ENOENT, "the staged directory %s", s->roots[i].root.target);
+        return 0;
+}
+
+/* Roots never overlap each other, and the stage lies in none of them (overlayfs then shows ELOOP entries). */
+static int check_places(const struct pv_stage *s, struct pv_err *err)
+{
+        for (size_t i = 0; i < s->n_roots; i++) {
+                const char *a = s->roots[i].root.target;
+                if (pv_path_is_within(s->dir, a)) {
+                        (void)pv_err_set(err, PV_ERR_UNSUPPORTED, 0,
+                                         "the stage %s lies inside %s, which it is to stage", s->dir, a);
+                        return pv_err_hint(err, "--stage DIR with a directory outside %s", a);
+                }
+                for (size_t j = 0; j < i; j++) {
+                        const char *b = s->roots[j].root.target;
+                        if (pv_path_is_within(a, b) || pv_path_is_within(b, a))
+                                return pv_err_set(err, PV_ERR_USAGE, 0,
+                                                  "%s and %s overlap: one is staged with the other", b, a);
+                }
+        }
+        return 0;
+}
+
+static void add_roots(struct pv_stage *s, const struct pv_root *roots, size_t n)
+{
+        s->roots = pv_calloc(n, sizeof *s->roots);
+        s->n_roots = n;
+        for (size_t i = 0; i < n; i++) {
+                s->roots[i].root = (struct pv_root){ .kind = roots[i].kind,
+                                                     .target = pv_strdup(roots[i].target),
+                                                     .view = pv_strdup(roots[i].view) };
+                s->roots[i].target.fd = -1;
+        }
+}
+
+static int make_dir(struct pv_stage *s, const char *name, struct pv_err *err)
+{
+        if (mkdirat(s->fd.fd, name, 0700) < 0 && errno != EEXIST)
+                return pv_err_set(err, PV_ERR_SYS, errno, "make %s/%s", s->dir, name);
+        return 0;
+}
+
+static int make_root_dirs(struct pv_stage *s, struct pv_err *err)
+{
+        if (make_dir(s, "roots", err) < 0)
+                return -1;
+        for (size_t i = 0; i < s->n_roots; i++) {
+                pv_auto_free char *root = pv_strf("roots/%zu", i), *layers = pv_strf("roots/%zu/layers", i);
+                if (make_dir(s, root, err) < 0 || make_dir(s, layers, err) < 0)
+                        return -1;
+        }
+        return 0;
+}
+
+/* What is in the directory already: nothing, or what an interrupted create (no stage.json yet) left of a stage. */
+static int check_unused(struct pv_stage *s, struct pv_err *err)
+{
+        static const char *const ours[] = { ".", "..", LOCK_FILE, "roots" };
+        pv_auto_fd fd = openat(s->fd.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        pv_auto_dir d = fd >= 0 ? fdopendir(fd) : NULL;
+        if (!d)
+                return pv_err_set(err, PV_ERR_SYS, errno, "read directory %s", s->dir);
+        (void)pv_fd_steal(&fd);
+        for (struct dirent *e; (e = readdir(d));) {
+                bool known = false;
+                for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
+                        known = known || pv_streq(e->d_name, ours[i]);
+                if (pv_streq(e->d_name, "stage.json"))
+                        return pv_err_set(err, PV_ERR_USAGE, 0, "%s is a stage already", s->dir);
+                if (!known)
+                        return pv_err_set(err, PV_ERR_USAGE, 0, "%s is not empty: a stage needs a directory of its own",
+                                          s->dir);
+        }
+        return 0;
+}
+
+static int open_dir(struct pv_stage *s, const char *dir, struct pv_err *err)
+{
+        if (pv_path_real(dir, &s->dir, err) < 0)
+                return -1;
+        return pv_path_open_root(s->dir, &s->fd, err);
+}
+
+int pv_stage_create(const char *dir, const struct pv_root *roots, size_t n_roots, struct pv_stage **out,
+                    struct pv_err *err)
+{
+        pv_auto_stage s = pv_stage_new();
+        if (n_roots == 0 || n_roots > PV_STAGE_MAX_ROOTS)
+                return pv_err_set(err, PV_ERR_USAGE, 0, "a stage has 1 to %d roots", PV_STAGE_MAX_ROOTS);
+        add_roots(s, roots, n_roots);
+        (void)pv_stage_add_layer(s, NULL, 0);
+        if (pv_path_make_dirs(dir, 0700, err) < 0 || open_dir(s, dir, err) < 0 || check_places(s, err) < 0 ||
+            check_unused(s, err) < 0 || open_lock(s, O_CREAT, err) < 0 || take_lock(s, err) < 0)
+                return -1;
+        open_targets(s);
+        if (pv_stage_require_targets(s, err) < 0 || make_root_dirs(s, err) < 0 || pv_layers_make_top(s, err) < 0 ||
+            pv_stage_write_state(s, err) < 0)
+                return -1;
+        *out = pv_steal(&s);
+        return 0;
+}
+
+int pv_stage_open(const char *dir, enum pv_stage_lock lock, struct pv_stage **out, struct pv_err *err)
+{
+        pv_auto_stage s = pv_stage_new();
+        if (open_dir(s, dir, err) < 0 || open_lock(s, 0, err) < 0)
+                return -1;
+        if (lock == PV_STAGE_TAKE && take_lock(s, err) < 0)
+                return -1;
+        if (pv_stage_read_state(s, err) < 0 || pv_layers_open(s, err) < 0)
+                return -1;
+        open_targets(s);
+        struct pv_err missing = PV_ERR_INIT;
+        if (lock == PV_STAGE_TAKE && s->state == PV_STATE_RUNNING && pv_stage_require_targets(s, &missing) == 0 &&
+            pv_stage_seal(s, NULL, err) < 0)
+                return pv_err_wrap(err, "take stock of the lost run in %s", s->dir);
+        *out = pv_steal(&s);
+        return 0;
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a stage is in memory, for the files of src/stage alone, and stage.json, where it is kept:
+ *
+ *   version, id, state       "new", "running" (until sealed) or "sealed"
+ *   roots[]                  kind, target, view; device and inode of the target when the last run began
+ *   layers[]                 oldest first: owner (another stage's directory, or null), number there, name of the
+ *                            checkpoint that froze it, and the start clock of the last run in it
+ */
+#ifndef PV_STAGE_STATE_H
+#define PV_STAGE_STATE_H
+
+#include "stage/stage.h"
+#include "stage/startclock.h"
+
+#define PV_STAGE_MAX_ROOTS 64
+/* overlayfs takes 500 lower layers; each also costs every look-up in the view. */
+#define PV_STAGE_MAX_LAYERS 200
+
+enum pv_stage_state { PV_STATE_NEW, PV_STATE_RUNNING, PV_STATE_SEALED };
+
+struct pv_stage_root {
+        struct pv_root root; /* owned */
+        struct pv_pathfd target;
+        uint64_t dev, ino; /* of the target when the last run began; 0: there was none */
+};
+
+struct pv_stage_layer {
+        char *from;      /* directory of the stage that owns it; NULL: this one */
+        unsigned number; /* in its owner */
+        char *name;      /* of the checkpoint that froze it; NULL: none did */
+        bool ran;
+        struct pv_startclock clock;
+        struct timespec *t0; /* one a root */
+        int *fd;             /* O_PATH of the directory of each root; -1 until asked for */
+};
+
+struct pv_stage {
+        char *dir; /* absolute, real */
+        struct pv_pathfd fd;
+        int lock_fd;
+        bool taken;
+        char id[33];
+        enum pv_stage_state state;
+        struct pv_stage_root *roots;
+        size_t n_roots;
+        struct pv_stage_layer *layers; /* oldest first; the last one is the upper */
+        size_t n_layers;
+        struct pv_clockwatch watch;
+        struct pv_overlay *overlays; /* handed out, n_roots each; NULL until asked for */
+        struct pv_overlay *views;
+};
+
+/* A stage with nothing in it. */
+struct pv_stage *pv_stage_new(void);
+struct pv_stage_layer *pv_stage_add_layer(struct pv_stage *s, const char *from, unsigned number);
+static inline struct pv_stage_layer *pv_stage_top(const struct pv_stage *s)
+{
+        return &s->layers[s->n_layers - 1];
+}
+
+/* PV_ERR_SYS naming the root whose directory is not there any more. */
+int pv_stage_require_targets(const struct pv_stage *s, struct pv_err *err);
+
+void pv_overlays_free(struct pv_overlay *o, size_t n);
+
+/* stage.json of the directory, to and from memory. Writing needs the lock. */
+int pv_stage_write_state(struct pv_stage *s, struct pv_err *err);
+int pv_stage_read_state(struct pv_stage *s, struct pv_err *err);
+
+#endif
