@@ -115,18 +115,23 @@ static bool was_run(const struct pv_probe *p)
         return p->outcome == PV_OUTCOME_REFUSED || p->outcome == PV_OUTCOME_ABSENT;
 }
 
+static const struct pv_probe *first_success(const struct pv_observation *o)
+{
+        for (unsigned i = 0; i < o->n_probes && i < PV_PROBES_MAX; i++)
+                if (o->probes[i].outcome == PV_OUTCOME_SUCCEEDED)
+                        return &o->probes[i];
+        return NULL;
+}
+
 void pv_observation_conclude(struct pv_observation *o, enum pv_level best)
 {
         unsigned run = 0;
 
         o->level = PV_LEVEL_UNENFORCED;
-        if (!o->installed)
+        if (!o->installed || first_success(o))
                 return;
-        for (unsigned i = 0; i < o->n_probes && i < PV_PROBES_MAX; i++) {
-                if (o->probes[i].outcome == PV_OUTCOME_SUCCEEDED)
-                        return;
+        for (unsigned i = 0; i < o->n_probes && i < PV_PROBES_MAX; i++)
                 run += was_run(&o->probes[i]);
-        }
         if (best == PV_LEVEL_ENFORCED && run == 0)
                 return;
         o->level = best;
@@ -141,7 +146,7 @@ enum pv_level pv_observations_level(const struct pv_observations *all, enum pv_d
 
                 if (o->dimension != d || !o->installed)
                         continue;
-                if (o->partial && o->level == PV_LEVEL_UNENFORCED)
+                if (o->partial && first_success(o))
                         return PV_LEVEL_UNENFORCED;
                 if (!o->partial && o->level > level)
                         level = o->level;
@@ -152,11 +157,10 @@ enum pv_level pv_observations_level(const struct pv_observations *all, enum pv_d
 const struct pv_probe *pv_observations_first_breach(const struct pv_observations *all)
 {
         for (unsigned i = 0; i < all->n && i < PV_CONTROLS_MAX; i++) {
-                const struct pv_observation *o = &all->item[i];
+                const struct pv_probe *p = all->item[i].installed ? first_success(&all->item[i]) : NULL;
 
-                for (unsigned j = 0; o->installed && j < o->n_probes && j < PV_PROBES_MAX; j++)
-                        if (o->probes[j].outcome == PV_OUTCOME_SUCCEEDED)
-                                return &o->probes[j];
+                if (p)
+                        return p;
         }
         return NULL;
 }

@@ -56,7 +56,7 @@ struct pv_observation {
         char control[40];   /* "projected-root", "landlock", "network-namespace", ... */
         char mechanism[96]; /* "mount namespace, read-only recursive binds, verified" */
         bool installed;
-        bool partial;        /* covers a part of its dimension: cannot raise its level, but spoils it when it fails */
+        bool partial;        /* covers a part of its dimension: cannot raise its level, but spoils it when breached */
         enum pv_level level; /* of this control alone, by the rule above */
         uint64_t requested, effective; /* PV_DIM_RESOURCES: bytes, milliseconds or a count; 0 elsewhere */
         unsigned n_probes;
@@ -92,7 +92,7 @@ void pv_observation_limit(struct pv_observation *o, const char *sentence);
 void pv_observation_conclude(struct pv_observation *o, enum pv_level best);
 /*
  * The highest level that an installed control reached which covers the whole of this dimension; UNENFORCED when there
- * is none, or when an installed partial one is not even cooperative: a probe got through there.
+ * is none, or when a probe got through a partial one.
  */
 enum pv_level pv_observations_level(const struct pv_observations *all, enum pv_dimension d);
 /* The first probe that succeeded where it had to be refused, or NULL. */
