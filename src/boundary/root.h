@@ -10,10 +10,11 @@
 
 /*
  * Fills *view (zero-initialised) with the steps for this plan. Looks at the host's file system, changes nothing.
- * `mounts` is the caller's mount table: an overlay cannot have a lower with mounts below it.
- * PV_ERR_USAGE for a declared mount or device that cannot be shown, PV_ERR_UNSUPPORTED where staging cannot serve.
+ * `mounts` is the caller's mount table: an overlay cannot have a lower with mounts below it. `tty` is the path of the
+ * person's terminal or NULL; it is shown as /dev/console, so that ttyname(3) finds it.
+ * PV_ERR_USAGE for a declared mount or device that cannot be shown.
  */
-int pv_root_view(const struct pv_plan *plan, const struct pv_mountinfo *mounts, struct pv_view *view,
+int pv_root_view(const struct pv_plan *plan, const struct pv_mountinfo *mounts, const char *tty, struct pv_view *view,
                  struct pv_err *err);
 
 #endif

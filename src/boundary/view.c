@@ -8,19 +8,13 @@ static const struct {
         const char *word;
         bool mount, read_only;
 } ops[] = {
-        [PV_VIEW_DIR] = { "empty", false, true },
-        [PV_VIEW_LINK] = { "link", false, true },
-        [PV_VIEW_PRIVATE] = { "private", true, false },
-        [PV_VIEW_SYSTEM] = { "system", true, true },
-        [PV_VIEW_FILE] = { "file", true, true },
-        [PV_VIEW_COPY] = { "copy", false, false },
-        [PV_VIEW_READ] = { "read", true, true },
-        [PV_VIEW_WRITE] = { "write", true, false },
-        [PV_VIEW_STAGE] = { "stage", true, false },
-        [PV_VIEW_COW] = { "discard", true, false },
-        [PV_VIEW_MASK] = { "mask", true, true },
-        [PV_VIEW_DEVICE] = { "device", true, true },
-        [PV_VIEW_PTS] = { "pts", true, false },
+        [PV_VIEW_DIR] = { "empty", false, true },       [PV_VIEW_LINK] = { "link", false, true },
+        [PV_VIEW_PRIVATE] = { "private", true, false }, [PV_VIEW_SEAL] = { "sealed", true, true },
+        [PV_VIEW_SYSTEM] = { "system", true, true },    [PV_VIEW_FILE] = { "file", true, true },
+        [PV_VIEW_COPY] = { "copy", false, false },      [PV_VIEW_READ] = { "read", true, true },
+        [PV_VIEW_WRITE] = { "write", true, false },     [PV_VIEW_STAGE] = { "stage", true, false },
+        [PV_VIEW_COW] = { "discard", true, false },     [PV_VIEW_MASK] = { "mask", true, true },
+        [PV_VIEW_DEVICE] = { "device", true, true },    [PV_VIEW_PTS] = { "pts", true, false },
         [PV_VIEW_PROC] = { "proc", true, false },
 };
 static_assert(sizeof ops / sizeof *ops == PV_VIEW_OPS, "a row for each step");

@@ -16,6 +16,7 @@ enum pv_view_op {
         PV_VIEW_DIR,     /* an empty directory of the new root, read-only */
         PV_VIEW_LINK,    /* a symbolic link of the new root; src is its text */
         PV_VIEW_PRIVATE, /* an empty writable directory, gone at the end */
+        PV_VIEW_SEAL,    /* makes the private directory at dst read-only, now that its entries are there */
         PV_VIEW_SYSTEM,  /* src and what is mounted below it, read-only, by bind: holds no sockets or FIFOs of others */
         PV_VIEW_FILE,    /* one regular file, read-only, by bind */
         PV_VIEW_COPY,    /* one small regular file, copied: private and writable */
@@ -23,7 +24,7 @@ enum pv_view_op {
         PV_VIEW_WRITE,   /* src and what is mounted below it, as it is */
         PV_VIEW_STAGE,   /* the staged root `index` of the plan */
         PV_VIEW_COW,     /* a copy-on-write view of src, thrown away at the end */
-        PV_VIEW_MASK,    /* an empty read-only directory over what is there */
+        PV_VIEW_MASK,    /* nothing, read-only, over the file or directory that is there */
         PV_VIEW_DEVICE,  /* one device node */
         PV_VIEW_PTS,     /* an own devpts instance */
         PV_VIEW_PROC,    /* the pid namespace's own proc, its host-wide parts read-only */

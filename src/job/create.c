@@ -179,12 +179,9 @@ int pv_job_create(const struct pv_job_birth *birth, struct pv_live_job *out, str
         return 0;
 }
 
-int pv_job_end(struct pv_live_job *live, const struct pv_job_end *end, struct pv_err *err)
+void pv_job_conclude(struct pv_live_job *live, const struct pv_job_end *end)
 {
         struct pv_job *job = live->job;
-        pv_auto_fd dir = pv_job_open_dir(job, err);
-        if (dir < 0)
-                return -1;
         job->state = end->state;
         job->end = end->end;
         job->exit_code = end->exit_code;
@@ -194,6 +191,16 @@ int pv_job_end(struct pv_live_job *live, const struct pv_job_end *end, struct pv
                 free(job->failure);
                 job->failure = pv_strdup(end->failure->msg);
         }
+}
+
+int pv_job_end(struct pv_live_job *live, const struct pv_job_end *end, struct pv_err *err)
+{
+        struct pv_job *job = live->job;
+        pv_auto_fd dir = pv_job_open_dir(job, err);
+        if (dir < 0)
+                return -1;
+        if (job->state == PV_JOB_RUNNING)
+                pv_job_conclude(live, end);
         pv_job_event(job, pv_job_state_name(job->state),
                      json_pack("{s:s?, s:i, s:o}", "end", job->end, "exit_code", job->exit_code, "failure",
                                pv_json_bytes(job->failure)));

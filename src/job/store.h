@@ -122,7 +122,12 @@ struct pv_job_end {
         long long changes;            /* -1: not known */
         const struct pv_err *failure; /* with FAILED */
 };
-/* Writes state.json and the event; the lock stays held until pv_live_job_fini(), the process's last act. */
+/*
+ * The end in two steps, so that the bundle between them tells it: fills live->job (state, ended, ...); then writes
+ * state.json and the event, which makes it so for others.
+ */
+void pv_job_conclude(struct pv_live_job *live, const struct pv_job_end *end);
+/* Concludes if that was not done yet. The lock stays held until pv_live_job_fini(), the process's last act. */
 int pv_job_end(struct pv_live_job *live, const struct pv_job_end *end, struct pv_err *err);
 
 void pv_live_job_fini(struct pv_live_job *live);

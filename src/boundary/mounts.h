@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Carries out the steps of a view: builds the mounts, enters them, checks that what must be read-only is. */
+#ifndef PV_BOUNDARY_MOUNTS_H
+#define PV_BOUNDARY_MOUNTS_H
+
+#include "base/err.h"
+#include "boundary/view.h"
+#include "policy/plan.h"
+
+struct pv_mounts_in {
+        const struct pv_view *view;
+        const struct pv_overlay *overlays; /* STAGE steps index these */
+        size_t n_overlays;
+        const char *scratch; /* host directory for throw-away uppers where tmpfs cannot carry them; or NULL */
+};
+
+/*
+ * Builds the view and makes it the root of the calling process. staged[i] (n_overlays of them, -1 before) gets an
+ * O_PATH descriptor of the mounted view of overlay i, the caller's to close.
+ * Must: be the first process of its pid namespace, in a mount namespace of its own whose user namespace it has all
+ * capabilities in. Mustn't: have threads. PV_ERR_UNSUPPORTED where this kernel or container refuses such mounts.
+ */
+int pv_mounts_enter(const struct pv_mounts_in *in, int *staged, struct pv_err *err);
+
+/*
+ * Reads the mount table from inside and holds it against the view: each mount below a read-only step must be
+ * read-only, whatever brought it there. Only for PV_VIEW_NEW_ROOT. PV_ERR_UNSUPPORTED names the first that is not.
+ */
+int pv_mounts_verify(const struct pv_view *view, struct pv_err *err);
+
+#endif

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "boundary/report.h"
+
+#include <string.h>
+#include <sys/socket.h>
+#include "base/fd.h"
+
+enum kind { REPORT_OBSERVATION = 1, REPORT_ERROR, REPORT_VIEW };
+
+struct head {
+        int kind;
+        unsigned index;
+};
+
+static void send_parts(int fd, struct head head, const void *body, size_t len, int pass)
+{
+        struct iovec iov[2] = { { &head, sizeof head }, { (void *)body, len } };
+        union {
+                struct cmsghdr align;
+                char buf[CMSG_SPACE(sizeof(int))];
+        } anc = { 0 };
+        struct msghdr msg = { .msg_iov = iov, .msg_iovlen = body ? 2 : 1 };
+        if (pass >= 0) {
+                msg.msg_control = anc.buf;
+                msg.msg_controllen = sizeof anc.buf;
+                struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+                c->cmsg_level = SOL_SOCKET;
+                c->cmsg_type = SCM_RIGHTS;
+                c->cmsg_len = CMSG_LEN(sizeof pass);
+                memcpy(CMSG_DATA(c), &pass, sizeof pass);
+        }
+        while (sendmsg(fd, &msg, MSG_NOSIGNAL) < 0 && errno == EINTR)
+                ;
+}
+
+void pv_report_observations(int fd, const struct pv_observations *obs)
+{
+        for (unsigned i = 0; i < obs->n; i++)
+                send_parts(fd, (struct head){ REPORT_OBSERVATION, i }, &obs->item[i], sizeof obs->item[i], -1);
+}
+
+void pv_report_error(int fd, const struct pv_err *failure)
+{
+        send_parts(fd, (struct head){ REPORT_ERROR, 0 }, failure, sizeof *failure, -1);
+}
+
+void pv_report_view(int fd, size_t index, int view)
+{
+        send_parts(fd, (struct head){ REPORT_VIEW, (unsigned)index }, NULL, 0, view);
+}
+
+union body {
+        struct pv_observation observation;
+        struct pv_err failure;
+};
+
+static int passed_fd(struct msghdr *msg)
+{
+        int fd = -1;
+        struct cmsghdr *c = CMSG_FIRSTHDR(msg);
+        if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof fd))
+                memcpy(&fd, CMSG_DATA(c), sizeof fd);
+        return fd;
+}
+
+/* 1: a message; 0: the end; -1: error. */
+static ssize_t receive(int fd, struct head *head, union body *body, int *passed)
+{
+        struct iovec iov[2] = { { head, sizeof *head }, { body, sizeof *body } };
+        union {
+                struct cmsghdr align;
+                char buf[CMSG_SPACE(sizeof(int))];
+        } anc;
+        struct msghdr msg = {
+                .msg_iov = iov,
+                .msg_iovlen = 2,
+                .msg_control = anc.buf,
+                .msg_controllen = sizeof anc.buf,
+        };
+        ssize_t n;
+        while ((n = recvmsg(fd, &msg, MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR)
+                ;
+        *passed = n > 0 ? passed_fd(&msg) : -1;
+        return n;
+}
+
+int pv_report_collect(int fd, struct pv_observations *obs, int *views, size_t n_views, struct pv_err *err)
+{
+        struct head head;
+        union body body;
+        int failed = 0;
+        for (;;) {
+                pv_auto_fd passed = -1;
+                ssize_t n = receive(fd, &head, &body, &passed);
+                if (n == 0)
+                        return failed;
+                if (n < 0)
+                        return pv_err_set(err, PV_ERR_SYS, errno, "read the launcher's report");
+                size_t len = (size_t)n - sizeof head;
+                if (head.kind == REPORT_OBSERVATION && len == sizeof body.observation && head.index < PV_CONTROLS_MAX) {
+                        obs->item[head.index] = body.observation;
+                        if (obs->n <= head.index)
+                                obs->n = head.index + 1;
+                } else if (head.kind == REPORT_ERROR && len == sizeof body.failure && !failed) {
+                        *err = body.failure;
+                        failed = -1;
+                } else if (head.kind == REPORT_VIEW && head.index < n_views && passed >= 0) {
+                        pv_fd_closep(&views[head.index]);
+                        views[head.index] = pv_fd_steal(&passed);
+                }
+        }
+}
+
+int pv_control_send(int fd, int kind, int value)
+{
+        struct pv_control c = { kind, value };
+        ssize_t n;
+        while ((n = send(fd, &c, sizeof c, MSG_NOSIGNAL)) < 0 && errno == EINTR)
+                ;
+        return n == sizeof c ? 0 : -1;
+}
+
+int pv_control_receive(int fd, struct pv_control *out, int flags)
+{
+        struct pv_control c;
+        ssize_t n;
+        while ((n = recv(fd, &c, sizeof c, flags)) < 0 && errno == EINTR)
+                ;
+        if (n == 0 || (n < 0 && errno == ECONNRESET))
+                return 0;
+        if (n != sizeof c)
+                return -1;
+        *out = c;
+        return 1;
+}

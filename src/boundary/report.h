@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The two channels between supervisor and sandbox side; trust ends with them.
+ *
+ * Report (SOCK_SEQPACKET, set-up only): pid 1 and the launcher tell what they installed, hand over descriptors of the
+ * staged views, or say why they failed. Its writing end is close-on-exec everywhere and held by nobody that outlives
+ * the exec, so that end of file means: the command runs.
+ *
+ * Control (SOCK_SEQPACKET, the whole run): the supervisor asks pid 1 to signal the command, pid 1 tells how the
+ * command stopped or ended. The workload never has it. Either side that finds it closed knows that the other is dead.
+ */
+#ifndef PV_BOUNDARY_REPORT_H
+#define PV_BOUNDARY_REPORT_H
+
+#include <stddef.h>
+#include "base/err.h"
+#include "evidence/observation.h"
+
+/* Sent by the sandbox side; failure to send is silence: the supervisor sees an end without an exec. */
+void pv_report_observations(int fd, const struct pv_observations *obs);
+void pv_report_error(int fd, const struct pv_err *failure);
+void pv_report_view(int fd, size_t index, int view);
+
+/*
+ * Reads until the end. obs gets what was observed, views[i] (n of them, -1 before) the views. Returns 0 when the end
+ * came without an error: the command was exec'd, or the sender died - the caller looks.
+ * The error that was reported is the one that is set.
+ */
+int pv_report_collect(int fd, struct pv_observations *obs, int *views, size_t n, struct pv_err *err);
+
+enum pv_control_kind {
+        PV_CONTROL_GO = 1,       /* to pid 1: the id maps are written */
+        PV_CONTROL_SIGNAL,       /* to pid 1: send signal `value` to the command */
+        PV_CONTROL_SIGNAL_GROUP, /* to pid 1: to the command's process group */
+        PV_CONTROL_FOREGROUND,   /* to pid 1: give the command's group the terminal and let it go on */
+        PV_CONTROL_STOPPED,      /* from pid 1: by signal `value` */
+        PV_CONTROL_ENDED,        /* from pid 1: wait status `value` */
+};
+
+struct pv_control {
+        int kind, value;
+};
+
+int pv_control_send(int fd, int kind, int value);
+/* 1: got one; 0: the other side is gone; -1: nothing there now, or errno. */
+int pv_control_receive(int fd, struct pv_control *out, int flags);
+
+#endif

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A running boundary as the supervisor holds it: made by launch.c, watched by supervise.c. */
+#ifndef PV_BOUNDARY_RUNNING_H
+#define PV_BOUNDARY_RUNNING_H
+
+#include <signal.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include "boundary/boundary.h"
+#include "boundary/tty.h"
+
+struct pv_boundary {
+        pid_t init; /* host pid of the sandbox's init; 0 once reaped */
+        int init_pidfd;
+        int control; /* report.h */
+        struct pv_tty tty;
+        sigset_t old_mask; /* of the caller, given back when the boundary is freed */
+        uint64_t timeout_ms, started_ms;
+        int *views; /* n_views descriptors or -1 */
+        size_t n_views;
+};
+
+/* The signals that the supervisor takes while a boundary runs; blocked from start to free. */
+void pv_supervise_signals(sigset_t *set);
+
+#endif

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "boundary/secrets.h"
+
+#include <stddef.h>
+
+const char *const pv_secrets_etc[] = {
+        /* passwords and who may become root */
+        "shadow",
+        "shadow-",
+        "gshadow",
+        "gshadow-",
+        "security/opasswd",
+        "sudoers",
+        "sudoers.d",
+        "doas.conf",
+        /* keys of the machine */
+        "ssh/ssh_host_rsa_key",
+        "ssh/ssh_host_dsa_key",
+        "ssh/ssh_host_ecdsa_key",
+        "ssh/ssh_host_ed25519_key",
+        "ssl/private",
+        "pki/tls/private",
+        "pki/private",
+        "letsencrypt",
+        "krb5.keytab",
+        "ipsec.secrets",
+        "ipsec.d",
+        "swanctl",
+        "wireguard",
+        "openvpn",
+        "luks-keys",
+        "cryptsetup-keys.d",
+        "keys",
+        "credstore",
+        "credstore.encrypted",
+        /* passwords of networks and services */
+        "NetworkManager/system-connections",
+        "netplan",
+        "wpa_supplicant",
+        "iwd",
+        "ppp/chap-secrets",
+        "ppp/pap-secrets",
+        "apt/auth.conf",
+        "apt/auth.conf.d",
+        "mysql/debian.cnf",
+        "exim4/passwd.client",
+        "postfix/sasl_passwd",
+        "postfix/sasl_passwd.db",
+        "bind/rndc.key",
+        "samba/credentials",
+        "kubernetes",
+        "rancher",
+        "salt/pki",
+        NULL,
+};

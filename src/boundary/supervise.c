@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The supervisor's side of a running boundary. It listens to three things: its own signals (a signalfd), the control
+ * channel from init, and the pidfd of init. Signals that ask the run to end or change are passed on, not obeyed: what
+ * ends the run is the command's end, the time limit, or the supervisor's own death, which the kernel turns into
+ * init's. Init's death is the only proof that nothing is left: the kernel lets a pid namespace's first process be
+ * reaped when all others are gone.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/syscall.h"
+#include "boundary/report.h"
+#include "boundary/running.h"
+
+#define GRACE_MS 2000 /* between TERM and KILL when the time is up */
+
+struct watch {
+        struct pv_boundary *b;
+        int signals;
+        bool ended, stopped, told_to_end, timed_out;
+        int status;       /* wait status of the command, once ended */
+        uint64_t kill_at; /* monotonic ms; 0: not yet */
+};
+
+void pv_supervise_signals(sigset_t *set)
+{
+        static const int taken[] = { SIGTERM, SIGHUP,  SIGINT,  SIGQUIT, SIGUSR1, SIGUSR2,
+                                     SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU, SIGCHLD };
+        sigemptyset(set);
+        for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
+                sigaddset(set, taken[i]);
+}
+
+static void go_on(struct watch *w, bool with_terminal)
+{
+        struct pv_boundary *b = w->b;
+        w->stopped = false;
+        if (with_terminal && pv_tty_is_ours(&b->tty)) {
+                b->tty.given = true;
+                (void)pv_control_send(b->control, PV_CONTROL_FOREGROUND, 0);
+        } else {
+                (void)pv_control_send(b->control, PV_CONTROL_SIGNAL_GROUP, SIGCONT);
+        }
+}
+
+/*
+ * The command stopped. Wanting the terminal while we may give it: it gets it. Else we stop as well, so that the shell
+ * has a job to resume. Without a terminal nobody would: then the command stays as it is, and the time limit holds.
+ */
+static void command_stopped(struct watch *w, int sig)
+{
+        struct pv_boundary *b = w->b;
+        w->stopped = true;
+        if (b->tty.fd < 0)
+                return;
+        bool wants = sig == SIGTTIN || sig == SIGTTOU;
+        if (wants && pv_tty_is_ours(&b->tty)) {
+                go_on(w, true);
+                return;
+        }
+        bool had = b->tty.given;
+        pv_tty_take(&b->tty);
+        pv_tty_stop_with_group(sig);
+        go_on(w, had || wants);
+}
+
+static void take_control(struct watch *w)
+{
+        struct pv_control c;
+        while (pv_control_receive(w->b->control, &c, MSG_DONTWAIT) > 0) {
+                if (c.kind == PV_CONTROL_STOPPED) {
+                        command_stopped(w, c.value);
+                } else if (c.kind == PV_CONTROL_ENDED) {
+                        w->ended = true;
+                        w->status = c.value;
+                }
+        }
+}
+
+/* From the terminal a signal is for the whole foreground group, from kill(2) for the one process. */
+static void take_signal(struct watch *w, const struct signalfd_siginfo *si)
+{
+        int sig = (int)si->ssi_signo;
+        switch (sig) {
+        case SIGCHLD:
+        case SIGTTIN:
+        case SIGTTOU:
+                return;
+        case SIGCONT:
+                if (w->stopped)
+                        go_on(w, w->b->tty.given);
+                return;
+        case SIGTERM:
+        case SIGHUP:
+                w->told_to_end = true;
+                break;
+        default:
+                w->told_to_end |= (sig == SIGINT || sig == SIGQUIT) && si->ssi_code <= 0;
+                break;
+        }
+        bool to_group = sig == SIGTSTP || si->ssi_code > 0;
+        (void)pv_control_send(w->b->control, to_group ? PV_CONTROL_SIGNAL_GROUP : PV_CONTROL_SIGNAL, sig);
+}
+
+static void take_signals(struct watch *w)
+{
+        struct signalfd_siginfo si;
+        while (read(w->signals, &si, sizeof si) == sizeof si)
+                take_signal(w, &si);
+}
+
+/* Milliseconds until something is due, -1 for never. */
+static int due_in(const struct watch *w)
+{
+        uint64_t at = w->kill_at;
+        if (!at && w->b->timeout_ms)
+                at = w->b->started_ms + w->b->timeout_ms;
+        if (!at)
+                return -1;
+        uint64_t now = pv_clock_monotonic_ms();
+        if (now >= at)
+                return 0;
+        return at - now > 1000000 ? 1000000 : (int)(at - now);
+}
+
+static void time_is_up(struct watch *w)
+{
+        w->timed_out = true;
+        if (w->kill_at) {
+                (void)pv_sys_pidfd_send_signal(w->b->init_pidfd, SIGKILL);
+                w->kill_at += GRACE_MS;
+                return;
+        }
+        w->kill_at = pv_clock_monotonic_ms() + GRACE_MS;
+        (void)pv_control_send(w->b->control, PV_CONTROL_SIGNAL_GROUP, SIGTERM);
+        (void)pv_control_send(w->b->control, PV_CONTROL_SIGNAL_GROUP, SIGCONT);
+}
+
+/* Until init is dead and with it all of the sandbox. */
+static int watch(struct watch *w, struct pv_err *err)
+{
+        struct pollfd p[3] = { { .fd = w->b->init_pidfd, .events = POLLIN },
+                               { .fd = w->b->control, .events = POLLIN },
+                               { .fd = w->signals, .events = POLLIN } };
+        for (;;) {
+                int n = poll(p, 3, due_in(w));
+                if (n < 0 && errno != EINTR)
+                        return pv_err_set(err, PV_ERR_SYS, errno, "watch the command");
+                if (n < 0)
+                        continue;
+                if (p[2].revents)
+                        take_signals(w);
+                if (p[1].revents)
+                        take_control(w);
+                if (p[1].revents & POLLHUP)
+                        p[1].fd = -1; /* init is ending; its pidfd will tell */
+                if (p[0].revents)
+                        return 0;
+                if (due_in(w) == 0)
+                        time_is_up(w);
+        }
+}
+
+static void fill_exit(const struct watch *w, struct pv_exit *out)
+{
+        int status = w->ended ? w->status : SIGKILL; /* init was killed before the command ended */
+        if (WIFEXITED(status)) {
+                out->end = PV_END_EXITED;
+                out->code = WEXITSTATUS(status);
+        } else {
+                out->end = w->told_to_end || !w->ended ? PV_END_KILLED : PV_END_SIGNALED;
+                out->code = WTERMSIG(status);
+        }
+        if (w->timed_out)
+                out->end = PV_END_TIMEOUT;
+}
+
+/*
+ * The rest of our group (a script that called us, the other ends of a pipeline) did not see the Ctrl-C that the
+ * command died of, since the terminal was the command's alone.
+ */
+static void pass_on_interrupt(const struct watch *w, bool had_terminal)
+{
+        if (!had_terminal || !w->ended || !WIFSIGNALED(w->status))
+                return;
+        int sig = WTERMSIG(w->status);
+        if (sig == SIGINT || sig == SIGQUIT)
+                (void)kill(0, sig);
+}
+
+int pv_boundary_wait(struct pv_boundary *b, struct pv_exit *out, struct pv_err *err)
+{
+        sigset_t set;
+        struct watch w = { .b = b, .signals = -1 };
+        pv_supervise_signals(&set);
+        pv_auto_fd sfd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+        if (sfd < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "signalfd");
+        w.signals = sfd;
+        if (watch(&w, err) < 0)
+                return -1;
+        take_control(&w);
+        bool had_terminal = b->tty.given;
+        pv_tty_take(&b->tty);
+        *out = (struct pv_exit){ .started_ms = b->started_ms, .ended_ms = pv_clock_monotonic_ms() };
+        while (wait4(b->init, NULL, 0, &out->usage) < 0)
+                if (errno != EINTR)
+                        return pv_err_set(err, PV_ERR_SYS, errno, "reap the sandbox's init");
+        b->init = 0;
+        fill_exit(&w, out);
+        pass_on_interrupt(&w, had_terminal);
+        return 0;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The terminal. The command leads a process group of its own in the person's session (kill(0) inside must not reach
+ * the supervisor), and pVisor does what a shell does for a job: it hands the foreground to that group, at the start
+ * when the command talks to the terminal on both sides, else as soon as the command stops for wanting it (SIGTTIN,
+ * SIGTTOU), so that `pvisor run -- git log | less` leaves the terminal to less. When the command stops, pVisor takes
+ * the foreground back and stops with its own group, so that the person's shell sees a stopped job; `fg` resumes both.
+ */
+#ifndef PV_BOUNDARY_TTY_H
+#define PV_BOUNDARY_TTY_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+struct pv_tty {
+        int fd;     /* the controlling terminal, or -1 */
+        pid_t own;  /* the supervisor's process group */
+        bool given; /* the command's group has the foreground */
+};
+#define PV_TTY_INIT      \
+        {                \
+                .fd = -1 \
+        }
+
+enum pv_tty_flags {
+        PV_TTY_STDIO = 1 << 0, /* the command's input and output both are the terminal */
+};
+
+/* Finds the controlling terminal; without one t->fd stays -1. Sets given when the launcher is to take it. */
+void pv_tty_open(struct pv_tty *t, enum pv_tty_flags flags);
+void pv_tty_close(struct pv_tty *t);
+
+/* Its path, for /dev/console in the view, when one of these descriptors is it; else NULL. The caller's. */
+char *pv_tty_path(const struct pv_tty *t, const int stdio[3]);
+
+/* Is the supervisor's group in the foreground? */
+bool pv_tty_is_ours(const struct pv_tty *t);
+/* Back to the supervisor's group, when it was given away. */
+void pv_tty_take(struct pv_tty *t);
+
+/* In the launcher: a process group of its own, and the foreground for it when t->given. Must: SIGTTOU blocked. */
+int pv_tty_lead_group(const struct pv_tty *t);
+
+/* Stops the supervisor's whole group as signal `sig` would have, until the person's shell lets it go on. */
+void pv_tty_stop_with_group(int sig);
+
+#endif

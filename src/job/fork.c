@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "job/fork.h"
+
+#include <string.h>
+#include <unistd.h>
+#include "policy/env.h"
+
+static void set_argv(struct pv_plan *p, char *const *argv)
+{
+        pv_auto_strv copy = { 0 };
+        for (; *argv; argv++)
+                pv_strv_add(&copy, *argv);
+        for (char **a = p->argv; a && *a; a++)
+                free(*a);
+        free(p->argv);
+        p->argv = copy.v;
+        copy = (struct pv_strv){ 0 };
+}
+
+/* Where the person stands, when the view has that; else where the parent started. */
+static void set_cwd(struct pv_plan *p)
+{
+        pv_auto_free char *cwd = getcwd(NULL, 0);
+        if (!cwd || !pv_path_is_within(cwd, p->workspace))
+                return;
+        free(p->cwd);
+        p->cwd = pv_steal(&cwd);
+}
+
+static void set_environment(struct pv_plan *p, char *const *person)
+{
+        pv_auto_strv passed = p->env_passed;
+        pv_strv_fini(&p->env);
+        pv_strv_fini(&p->env_injected);
+        p->env = p->env_passed = p->env_injected = (struct pv_strv){ 0 };
+        pv_env_fill(p, person, &passed);
+}
+
+int pv_fork_decide(const struct pv_job *parent, const char *checkpoint, const struct pv_run *run,
+                   struct pv_run_plan *out, struct pv_err *err)
+{
+        pv_auto_run_plan p = { 0 };
+        if (!parent->stage_dir)
+                return pv_err_set(err, PV_ERR_STATE, 0, "fork: job %s was not staged: there is nothing to stand on",
+                                  parent->id);
+        if (!run->argv || !run->argv[0])
+                return pv_err_set(err, PV_ERR_USAGE, 0, "fork: no command");
+        if (run->request->name && pv_job_check_name(run->request->name, err) < 0)
+                return -1;
+        if (pv_job_plan(parent, &p.plan, err) < 0)
+                return -1;
+        set_argv(p.plan, run->argv);
+        set_cwd(p.plan);
+        set_environment(p.plan, run->environment);
+        p.origin = PV_JOB_FORKED;
+        p.parent = pv_strdup(parent->id);
+        p.parent_stage = pv_strdup(parent->stage_dir);
+        p.checkpoint = checkpoint ? pv_strdup(checkpoint) : NULL;
+        *out = p;
+        p = (struct pv_run_plan){ 0 };
+        return 0;
+}
