@@ -13,8 +13,9 @@
 #include "cmd/opt.h"
 
 /* X(identifier, "name", "summary for the list of commands, without a full stop") in the order of `pvisor help`. */
-#define PV_COMMANDS_MAIN(X)                        \
-        X(help, "help", "Show help for a command") \
+#define PV_COMMANDS_MAIN(X)                                                       \
+        X(run, "run", "Run a command inside a boundary, its file changes staged") \
+        X(help, "help", "Show help for a command")                                \
         X(version, "version", "Show the version")
 
 #define PV_COMMANDS_DECIDE(X) X(completion, "completion", "Print the completion script for a shell")
