@@ -73,18 +73,18 @@ static void reap(const struct pv_init *init)
                 if (pid != init->command)
                         continue;
                 if (WIFSTOPPED(status)) {
-                        (void)pv_control_send(init->control, PV_CONTROL_STOPPED, WSTOPSIG(status));
+                        (void)pv_message_send(init->control, PV_MESSAGE_STOPPED, WSTOPSIG(status));
                         continue;
                 }
-                (void)pv_control_send(init->control, PV_CONTROL_ENDED, status);
+                (void)pv_message_send(init->control, PV_MESSAGE_ENDED, status);
                 finish(init, 0);
         }
 }
 
 static void obey(const struct pv_init *init)
 {
-        struct pv_control c;
-        int r = pv_control_receive(init->control, &c, MSG_DONTWAIT);
+        struct pv_message c;
+        int r = pv_message_receive(init->control, &c, MSG_DONTWAIT);
         if (r == 0) {
                 (void)kill(init->command, SIGKILL);
                 finish(init, 1);
@@ -92,15 +92,15 @@ static void obey(const struct pv_init *init)
         if (r < 0)
                 return;
         switch (c.kind) {
-        case PV_CONTROL_SIGNAL:
+        case PV_MESSAGE_SIGNAL:
                 (void)kill(init->command, c.value);
                 break;
-        case PV_CONTROL_FOREGROUND:
+        case PV_MESSAGE_FOREGROUND:
                 if (init->tty >= 0)
                         (void)tcsetpgrp(init->tty, init->command);
                 (void)kill(-init->command, SIGCONT);
                 break;
-        case PV_CONTROL_SIGNAL_GROUP:
+        case PV_MESSAGE_SIGNAL_GROUP:
                 if (kill(-init->command, c.value) < 0)
                         (void)kill(init->command, c.value);
                 break;

@@ -1,34 +1,68 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "boundary/boundary.h"
+/*
+ * Theory of operation
+ *
+ * Job: to run one command inside the boundary that a plan describes, to say truly which controls hold, and to leave
+ * nothing running. Not its job: what the plan should be (policy/), what the stage holds (stage/), the record (job/).
+ *
+ * Actors. The supervisor (this process: the person's, in the host's namespaces, trusted) forks init, which becomes pid
+ * 1 of the sandbox: trusted code, all capabilities in the outer user namespace and none outside it. Init builds the
+ * sandbox, forks the launcher into the inner user namespace, and from then on only reaps. The launcher is trusted
+ * until it executes the command; the command and all that comes of it are hostile.
+ *
+ *   supervisor                     init (pid 1)                      launcher
+ *   view, id maps, canaries
+ *   fork ------------------------> own namespaces
+ *   cgroup, id maps
+ *   GO --------------------------> loopback, mounts, pivot_root,
+ *                                  verify, namespace limits
+ *                       <--views--
+ *                                  fork ---------------------------> inner user namespace
+ *                                  id maps, one byte --------------> group, terminal, descriptors, directory,
+ *                                  closes all but control            capabilities, Landlock, filter, limits,
+ *                                  and terminal; reaps               probes
+ *                       <---------------observations, or one error--
+ *                       <------------------------------end of file-- exec
+ *   watches
+ *
+ * Two channels (report.h). What is said on the report channel before the exec is believed, and after the exec nobody
+ * has it any more: it is close-on-exec in the launcher and init closed its copy. The control channel is held by
+ * supervisor and init alone.
+ *
+ * Invariants. Nothing hostile runs before the last control is in: there is one exec, and a step that fails before it
+ * ends the launcher. A step that confines, closes or verifies is never downgraded. All death runs downwards: init gets
+ * SIGKILL when the supervisor dies (PR_SET_PDEATHSIG; it looks at the control channel for a supervisor that died
+ * before that was set), and the kernel kills a pid namespace with its init. So whichever process is killed when, no
+ * process of the sandbox remains.
+ *
+ * Ambient runs (nothing asked that needs a namespace) take the same road without namespaces: init is the subreaper
+ * then and sweeps up what the command left.
+ *
+ * Failure: the first child that fails reports one struct pv_err and exits; the supervisor finds that, or an end of
+ * file without an exec (init is dead then), kills init and returns the error. Cleaning up is the kernel's: mounts,
+ * namespaces and the scratch file system end with the last process, canaries and control group are removed here.
+ *
+ * Limits: with --filesystem host a process of another user (sudo) cannot be swept up; the terminal is the person's
+ * own, so that the command may write to it what it wants.
+ */
+#include "boundary/launch.h"
 
-#include <net/if.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include "base/clock.h"
 #include "base/syscall.h"
-#include "boundary/command.h"
-#include "boundary/init.h"
 #include "boundary/mountinfo.h"
-#include "boundary/mounts.h"
 #include "boundary/report.h"
 #include "boundary/root.h"
-#include "boundary/running.h"
-#include "boundary/userns.h"
 
-/* What start prepares and the sandbox side inherits by fork. */
-struct launch {
-        const struct pv_boundary_spec *spec;
-        struct pv_boundary *b;
-        struct pv_observations *obs;
-        struct pv_view view;
-        struct pv_idmap ids;
-        int namespaces; /* CLONE_NEW* flags; 0: ambient */
-        int report[2], control[2];
-};
+pid_t pv_launch_fork(int flags, int *pidfd)
+{
+        return (pid_t)syscall(SYS_clone, (unsigned long)(flags | SIGCHLD | (pidfd ? CLONE_PIDFD : 0)), NULL, pidfd,
+                              NULL, 0UL);
+}
 
 static int namespaces_of(const struct pv_plan *p)
 {
@@ -40,136 +74,6 @@ static int namespaces_of(const struct pv_plan *p)
                (p->net == PV_NET_DENY_ALL ? CLONE_NEWNET : 0);
 }
 
-/* fork(2) with flags; a pidfd where asked for. */
-static pid_t fork_with(int flags, int *pidfd)
-{
-        return (pid_t)syscall(SYS_clone, (unsigned long)(flags | SIGCHLD | (pidfd ? CLONE_PIDFD : 0)), NULL, pidfd,
-                              NULL, 0UL);
-}
-
-/* ---- the launcher: becomes the command ---- */
-
-static int place_stdio(const int stdio[3], struct pv_err *err)
-{
-        int high[3];
-        for (int i = 0; i < 3; i++)
-                if ((high[i] = fcntl(stdio[i], F_DUPFD_CLOEXEC, 3)) < 0)
-                        return pv_err_set(err, PV_ERR_SYS, errno, "standard descriptor %d", i);
-        for (int i = 0; i < 3; i++)
-                if (dup2(high[i], i) < 0)
-                        return pv_err_set(err, PV_ERR_SYS, errno, "standard descriptor %d", i);
-        return 0;
-}
-
-static int launch_command(struct launch *l, int go, struct pv_err *err)
-{
-        const struct pv_plan *p = l->spec->plan;
-        char c;
-        if (go >= 0 && read(go, &c, 1) != 1)
-                return pv_err_set(err, PV_ERR_SYS, 0, "the sandbox's init died");
-        if (pv_tty_lead_group(&l->b->tty) < 0)
-                return pv_err_set(err, PV_ERR_SYS, errno, "make a process group");
-        if (place_stdio(l->spec->stdio, err) < 0)
-                return -1;
-        if (chdir(p->cwd) < 0)
-                return pv_err_set(err, PV_ERR_SYS, errno, "start in %s", p->cwd);
-        if (dup2(l->report[1], 3) < 0 || fcntl(3, F_SETFD, FD_CLOEXEC) < 0 || pv_sys_close_range(4, ~0U, 0) < 0)
-                return pv_err_set(err, PV_ERR_SYS, errno, "close what was inherited");
-        l->report[1] = 3;
-        pv_report_observations(3, l->obs);
-        (void)sigprocmask(SIG_SETMASK, &l->b->old_mask, NULL);
-        return pv_command_exec(p->argv, p->env.v, err);
-}
-
-/* ---- init: builds, then watches ---- */
-
-static int raise_loopback(struct pv_err *err)
-{
-        struct ifreq req = { .ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING };
-        pv_auto_fd fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-        if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &req) < 0)
-                return pv_err_set(err, PV_ERR_SYS, errno, "raise the sandbox's loopback");
-        return 0;
-}
-
-static int build(struct launch *l, struct pv_err *err)
-{
-        struct pv_control c;
-        if (!l->namespaces)
-                return prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 ? pv_err_set(err, PV_ERR_SYS, errno, "subreaper") : 0;
-        if (pv_control_receive(l->control[1], &c, 0) <= 0)
-                _exit(1);
-        if ((l->namespaces & CLONE_NEWNET) && raise_loopback(err) < 0)
-                return -1;
-        struct pv_mounts_in in = {
-                .view = &l->view,
-                .overlays = l->spec->overlays,
-                .n_overlays = l->spec->n_overlays,
-                .scratch = l->spec->scratch,
-        };
-        if (pv_mounts_enter(&in, l->b->views, err) < 0)
-                return -1;
-        for (size_t i = 0; i < l->b->n_views; i++)
-                if (l->b->views[i] >= 0)
-                        pv_report_view(l->report[1], i, l->b->views[i]);
-        return l->view.base == PV_VIEW_NEW_ROOT ? pv_mounts_verify(&l->view, err) : 0;
-}
-
-_Noreturn static void fail_child(const struct launch *l, const struct pv_err *err)
-{
-        pv_report_observations(l->report[1], l->obs);
-        pv_report_error(l->report[1], err);
-        _exit(1);
-}
-
-static pid_t fork_launcher(struct launch *l, struct pv_err *err)
-{
-        int go[2] = { -1, -1 };
-        if (l->namespaces && pipe2(go, O_CLOEXEC) < 0)
-                return pv_err_set(err, PV_ERR_SYS, errno, "pipe");
-        pid_t pid = fork_with(l->namespaces ? CLONE_NEWUSER : 0, NULL);
-        if (pid < 0)
-                return pv_err_set(err, PV_ERR_SYS, errno, "start the launcher");
-        if (pid == 0) {
-                if (go[1] >= 0)
-                        (void)close(go[1]);
-                (void)launch_command(l, go[0], err);
-                fail_child(l, err);
-        }
-        if (l->namespaces && (pv_idmap_write(&l->ids, pid, err) < 0 || write(go[1], "", 1) != 1))
-                return -1;
-        return pid;
-}
-
-_Noreturn static void init_main(struct launch *l)
-{
-        struct pv_err err = PV_ERR_INIT;
-        sigset_t all;
-        sigfillset(&all);
-        (void)sigprocmask(SIG_SETMASK, &all, NULL);
-        (void)close(l->report[0]);
-        (void)close(l->control[0]);
-        if (pv_init_die_with_parent(l->control[1]) < 0)
-                _exit(1);
-        if (build(l, &err) < 0)
-                fail_child(l, &err);
-        pid_t command = fork_launcher(l, &err);
-        if (command < 0)
-                fail_child(l, &err);
-        struct pv_init init = {
-                .command = command, .control = 3, .tty = l->b->tty.fd >= 0 ? 4 : -1, .is_pid1 = l->namespaces != 0
-        };
-        if (dup2(l->control[1], 3) < 0)
-                _exit(1);
-        if (l->b->tty.fd >= 0)
-                (void)dup2(l->b->tty.fd, 4);
-        (void)pv_sys_close_range(5, ~0U, 0);
-        (void)pv_sys_close_range(0, 2, 0);
-        pv_init_run(&init);
-}
-
-/* ---- the supervisor ---- */
-
 static int channel(int pair[2], struct pv_err *err)
 {
         if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
@@ -177,62 +81,98 @@ static int channel(int pair[2], struct pv_err *err)
         return 0;
 }
 
-static int prepare(struct launch *l, struct pv_err *err)
+static int open_canaries(struct pv_launch *l, struct pv_err *err)
+{
+        const struct pv_boundary_spec *s = l->spec;
+        unsigned kinds = 0;
+        if (s->skip_probes || !l->namespaces)
+                return 0;
+        if (l->view.base == PV_VIEW_NEW_ROOT && s->scratch)
+                kinds |= PV_CANARY_PATHS | PV_CANARY_ABSTRACT;
+        if (l->namespaces & CLONE_NEWNET)
+                kinds |= PV_CANARY_ABSTRACT | PV_CANARY_NETWORK;
+        return pv_canary_open(&l->canary, kinds, s->scratch, err);
+}
+
+/* The targets as they are on the host: a probe compares them with what the view shows. */
+static int identify_roots(struct pv_launch *l, struct pv_err *err)
 {
         const struct pv_plan *p = l->spec->plan;
-        l->namespaces = namespaces_of(p);
-        bool stdio_is_tty = l->spec->terminal && isatty(l->spec->stdio[1]);
-        pv_tty_open(&l->b->tty, stdio_is_tty ? PV_TTY_STDIO : 0);
-        if (channel(l->report, err) < 0 || channel(l->control, err) < 0)
+        l->roots = pv_calloc(p->n_roots + 1, sizeof *l->roots);
+        for (size_t i = 0; i < p->n_roots; i++) {
+                struct stat st;
+                if (stat(p->roots[i].target, &st) < 0)
+                        return pv_err_set(err, PV_ERR_SYS, errno, "look at %s", p->roots[i].target);
+                l->roots[i] = (struct pv_probe_identity){ .dev = st.st_dev, .ino = st.st_ino };
+        }
+        return 0;
+}
+
+static int prepare(struct pv_launch *l, struct pv_err *err)
+{
+        const struct pv_boundary_spec *s = l->spec;
+        l->namespaces = namespaces_of(s->plan);
+        pv_tty_open(&l->b->tty, s->terminal && isatty(s->stdio[1]) ? PV_TTY_STDIO : 0);
+        if (channel(l->report, err) < 0 || channel(l->control, err) < 0 ||
+            pv_cgroup_open(&s->plan->limits, &l->b->cgroup, err) < 0)
                 return -1;
+        l->cgroup = pv_cgroup_effect(l->b->cgroup);
         if (!l->namespaces)
                 return 0;
         pv_auto_mountinfo mounts = { 0 };
-        pv_auto_free char *tty = pv_tty_path(&l->b->tty, l->spec->stdio);
-        if (pv_idmap_prepare(&l->ids, err) < 0 || pv_mountinfo_read(&mounts, err) < 0)
+        pv_auto_free char *tty = pv_tty_path(&l->b->tty, s->stdio);
+        if (pv_idmap_prepare(&l->ids, err) < 0 || pv_mountinfo_read(&mounts, err) < 0 ||
+            pv_root_view(s->plan, &mounts, tty, &l->view, err) < 0)
                 return -1;
-        return pv_root_view(p, &mounts, tty, &l->view, err);
+        return identify_roots(l, err) < 0 || open_canaries(l, err) < 0 ? -1 : 0;
 }
 
-static int start_init(struct launch *l, struct pv_err *err)
+static int start_init(struct pv_launch *l, struct pv_err *err)
 {
         struct pv_boundary *b = l->b;
-        pid_t pid = fork_with(l->namespaces, &b->init_pidfd);
+        pid_t pid = pv_launch_fork(l->namespaces, &b->init_pidfd);
         if (pid < 0)
-                return l->namespaces ? pv_userns_explain(errno, err)
-                                     : pv_err_set(err, PV_ERR_SYS, errno, "start a process");
+                return l->namespaces ? pv_userns_explain(errno, err) :
+                                       pv_err_set(err, PV_ERR_SYS, errno, "start a process");
         if (pid == 0)
-                init_main(l);
+                pv_sandbox_main(l);
         b->init = pid;
         pv_fd_closep(&l->report[1]);
         pv_fd_closep(&l->control[1]);
         b->control = pv_fd_steal(&l->control[0]);
+        if (b->cgroup && pv_cgroup_enter(b->cgroup, pid, err) < 0)
+                return -1;
         if (l->namespaces && pv_idmap_write(&l->ids, pid, err) < 0)
                 return -1;
-        (void)pv_control_send(b->control, PV_CONTROL_GO, 0);
+        (void)pv_message_send(b->control, PV_MESSAGE_GO, 0);
         return 0;
 }
 
-static int await_exec(struct launch *l, struct pv_err *err)
+/* The end of the report with nobody left to report: init or the launcher was killed before the exec. */
+static int check_alive(const struct pv_boundary *b, struct pv_err *err)
+{
+        struct pv_message m;
+        int r = pv_message_receive(b->control, &m, MSG_DONTWAIT | MSG_PEEK);
+        if (r == 0)
+                return pv_err_set(err, PV_ERR_SYS, 0, "the sandbox's init was killed while it was set up");
+        return 0;
+}
+
+static int await_exec(struct pv_launch *l, struct pv_err *err)
 {
         struct pv_boundary *b = l->b;
-        if (pv_report_collect(l->report[0], l->obs, b->views, b->n_views, err) < 0)
+        if (pv_report_collect(l->report[0], l->obs, b->views, b->n_views, err) < 0) {
+                if (err->kind == PV_ERR_UNSUPPORTED && err->sys == EPERM && !err->hint[0])
+                        (void)pv_userns_explain(EPERM, err);
                 return -1;
+        }
         b->started_ms = pv_clock_monotonic_ms();
-        return 0;
+        return check_alive(b, err);
 }
 
-int pv_boundary_start(const struct pv_boundary_spec *spec, struct pv_boundary **out, struct pv_observations *obs,
-                      struct pv_err *err)
+static struct pv_boundary *new_boundary(const struct pv_boundary_spec *spec)
 {
         struct pv_boundary *b = pv_calloc(1, sizeof *b);
-        struct launch l = {
-                .spec = spec,
-                .b = b,
-                .obs = obs,
-                .report = { -1, -1 },
-                .control = { -1, -1 },
-        };
         sigset_t set;
         pv_supervise_signals(&set);
         (void)sigprocmask(SIG_BLOCK, &set, &b->old_mask);
@@ -242,21 +182,43 @@ int pv_boundary_start(const struct pv_boundary_spec *spec, struct pv_boundary **
         b->views = pv_calloc(b->n_views + 1, sizeof *b->views);
         for (size_t i = 0; i < b->n_views; i++)
                 b->views[i] = -1;
+        return b;
+}
+
+static void launch_fini(struct pv_launch *l)
+{
+        pv_canary_close(&l->canary);
+        for (int i = 0; i < 2; i++) {
+                pv_fd_closep(&l->report[i]);
+                pv_fd_closep(&l->control[i]);
+        }
+        pv_view_fini(&l->view);
+        free(l->roots);
+}
+
+int pv_boundary_start(const struct pv_boundary_spec *spec, struct pv_boundary **out, struct pv_observations *obs,
+                      struct pv_err *err)
+{
+        struct pv_launch l = {
+                .spec = spec,
+                .b = new_boundary(spec),
+                .obs = obs,
+                .canary = PV_CANARY_INIT,
+                .report = { -1, -1 },
+                .control = { -1, -1 },
+                .share = -1,
+        };
         int r = prepare(&l, err);
         if (r == 0)
                 r = start_init(&l, err);
         if (r == 0)
                 r = await_exec(&l, err);
-        for (int i = 0; i < 2; i++) {
-                pv_fd_closep(&l.report[i]);
-                pv_fd_closep(&l.control[i]);
-        }
-        pv_view_fini(&l.view);
+        launch_fini(&l);
         if (r < 0) {
-                pv_boundary_free(b);
+                pv_boundary_free(l.b);
                 return -1;
         }
-        *out = b;
+        *out = l.b;
         return 0;
 }
 
@@ -275,6 +237,7 @@ void pv_boundary_free(struct pv_boundary *b)
         if (!b)
                 return;
         pv_pid_killp(&b->init);
+        pv_cgroup_free(b->cgroup);
         pv_tty_take(&b->tty);
         pv_tty_close(&b->tty);
         pv_fd_closep(&b->init_pidfd);

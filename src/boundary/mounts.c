@@ -31,7 +31,7 @@ struct build {
         struct pv_scratch scratch;
         struct pv_pathfd root; /* the new root, or the host's */
         unsigned n_uppers;     /* throw-away uppers made in in->scratch */
-        int *staged;
+        struct pv_mounts_out *out;
 };
 
 /* ---- places ---- */
@@ -258,7 +258,7 @@ static int add_source(struct build *b, struct layers *l, const char *src, const 
         return 0;
 }
 
-static int mount_layers(struct build *b, struct layers *l, const struct pv_view_step *s, int *out, struct pv_err *err)
+static int make_overlay(struct build *b, struct layers *l, int *out, struct pv_err *err)
 {
         if (l->o.upper.fd < 0 && l->o.n_lower < 2) {
                 struct pv_pathfd empty;
@@ -267,7 +267,12 @@ static int mount_layers(struct build *b, struct layers *l, const struct pv_view_
                 add_lower(l, (struct pv_pathfd){ fcntl(empty.fd, F_DUPFD_CLOEXEC, 3) });
         }
         l->o.attr = MOUNT_ATTR_NODEV | (b->in->view->base == PV_VIEW_NEW_ROOT ? MOUNT_ATTR_NOSUID : 0);
-        if (pv_overlayfs_mount(&l->o, out, err) < 0)
+        return pv_overlayfs_mount(&l->o, out, err);
+}
+
+static int mount_layers(struct build *b, struct layers *l, const struct pv_view_step *s, int *out, struct pv_err *err)
+{
+        if (make_overlay(b, l, out, err) < 0)
                 return pv_err_wrap(err, "show %s", s->dst);
         return attach(b, *out, s->dst, true, err);
 }
@@ -299,7 +304,7 @@ static int step_stage(struct build *b, const struct pv_view_step *s, struct pv_e
         }
         if (add_source(b, &l, s->src, &s->masks, err) < 0 || mount_layers(b, &l, s, &mnt, err) < 0)
                 return -1;
-        b->staged[s->index] = pv_fd_steal(&mnt);
+        b->out->staged[s->index] = pv_fd_steal(&mnt);
         return 0;
 }
 
@@ -401,7 +406,23 @@ static int step_proc(struct build *b, const struct pv_view_step *s, struct pv_er
         }
         if (attach(b, mnt.fd, s->dst, true, err) < 0)
                 return -1;
+        /* A clone from before the read-only mounts go on top. */
+        b->out->proc = open_tree(mnt.fd, "", AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+        if (b->out->proc < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "clone /proc");
         return b->in->view->base == PV_VIEW_NEW_ROOT ? protect_proc(mnt, err) : 0;
+}
+
+/* As step_read() would show it. Not attached: the probes use the descriptor, and nothing of it stays. */
+static int make_canary_share(struct build *b, struct pv_err *err)
+{
+        static const struct pv_strv nothing = { 0 };
+        auto_layers l = LAYERS_INIT;
+        if (!b->in->canary)
+                return 0;
+        if (add_source(b, &l, b->in->canary, &nothing, err) < 0)
+                return -1;
+        return make_overlay(b, &l, &b->out->share, err);
 }
 
 /* ---- the engine ---- */
@@ -468,12 +489,14 @@ static int build_all(struct build *b, struct pv_err *err)
         for (size_t i = 0; i < view->n; i++)
                 if (steps[view->v[i].op](b, &view->v[i], err) < 0)
                         return -1;
+        if (make_canary_share(b, err) < 0)
+                return -1;
         return view->base == PV_VIEW_NEW_ROOT ? enter_new_root(b, err) : leave_scratch(b, err);
 }
 
-int pv_mounts_enter(const struct pv_mounts_in *in, int *staged, struct pv_err *err)
+int pv_mounts_enter(const struct pv_mounts_in *in, struct pv_mounts_out *out, struct pv_err *err)
 {
-        struct build b = { .in = in, .scratch = PV_SCRATCH_INIT, .root = PV_PATHFD_INIT, .staged = staged };
+        struct build b = { .in = in, .scratch = PV_SCRATCH_INIT, .root = PV_PATHFD_INIT, .out = out };
         mode_t mask = umask(0);
         int r = build_all(&b, err);
         (void)umask(mask);

@@ -12,15 +12,22 @@ struct pv_mounts_in {
         const struct pv_overlay *overlays; /* STAGE steps index these */
         size_t n_overlays;
         const char *scratch; /* host directory for throw-away uppers where tmpfs cannot carry them; or NULL */
+        const char *canary;  /* host directory to show as a `read` mount to the probes alone; or NULL */
+};
+
+/* Descriptors, -1 before the call; the caller's to close. */
+struct pv_mounts_out {
+        int *staged; /* n_overlays of them: O_PATH of the mounted view of each overlay */
+        int proc;    /* O_PATH of the namespace's own proc, all of it writable: pid 1's alone */
+        int share;   /* O_PATH of the canary's mount, which is at no place of the view */
 };
 
 /*
- * Builds the view and makes it the root of the calling process. staged[i] (n_overlays of them, -1 before) gets an
- * O_PATH descriptor of the mounted view of overlay i, the caller's to close.
+ * Builds the view and makes it the root of the calling process.
  * Must: be the first process of its pid namespace, in a mount namespace of its own whose user namespace it has all
  * capabilities in. Mustn't: have threads. PV_ERR_UNSUPPORTED where this kernel or container refuses such mounts.
  */
-int pv_mounts_enter(const struct pv_mounts_in *in, int *staged, struct pv_err *err);
+int pv_mounts_enter(const struct pv_mounts_in *in, struct pv_mounts_out *out, struct pv_err *err);
 
 /*
  * Reads the mount table from inside and holds it against the view: each mount below a read-only step must be

@@ -111,18 +111,18 @@ int pv_report_collect(int fd, struct pv_observations *obs, int *views, size_t n_
         }
 }
 
-int pv_control_send(int fd, int kind, int value)
+int pv_message_send(int fd, int kind, int value)
 {
-        struct pv_control c = { kind, value };
+        struct pv_message c = { kind, value };
         ssize_t n;
         while ((n = send(fd, &c, sizeof c, MSG_NOSIGNAL)) < 0 && errno == EINTR)
                 ;
         return n == sizeof c ? 0 : -1;
 }
 
-int pv_control_receive(int fd, struct pv_control *out, int flags)
+int pv_message_receive(int fd, struct pv_message *out, int flags)
 {
-        struct pv_control c;
+        struct pv_message c;
         ssize_t n;
         while ((n = recv(fd, &c, sizeof c, flags)) < 0 && errno == EINTR)
                 ;

@@ -28,21 +28,21 @@ void pv_report_view(int fd, size_t index, int view);
  */
 int pv_report_collect(int fd, struct pv_observations *obs, int *views, size_t n, struct pv_err *err);
 
-enum pv_control_kind {
-        PV_CONTROL_GO = 1,       /* to pid 1: the id maps are written */
-        PV_CONTROL_SIGNAL,       /* to pid 1: send signal `value` to the command */
-        PV_CONTROL_SIGNAL_GROUP, /* to pid 1: to the command's process group */
-        PV_CONTROL_FOREGROUND,   /* to pid 1: give the command's group the terminal and let it go on */
-        PV_CONTROL_STOPPED,      /* from pid 1: by signal `value` */
-        PV_CONTROL_ENDED,        /* from pid 1: wait status `value` */
+enum pv_message_kind {
+        PV_MESSAGE_GO = 1,       /* to pid 1: the id maps are written */
+        PV_MESSAGE_SIGNAL,       /* to pid 1: send signal `value` to the command */
+        PV_MESSAGE_SIGNAL_GROUP, /* to pid 1: to the command's process group */
+        PV_MESSAGE_FOREGROUND,   /* to pid 1: give the command's group the terminal and let it go on */
+        PV_MESSAGE_STOPPED,      /* from pid 1: by signal `value` */
+        PV_MESSAGE_ENDED,        /* from pid 1: wait status `value` */
 };
 
-struct pv_control {
+struct pv_message {
         int kind, value;
 };
 
-int pv_control_send(int fd, int kind, int value);
+int pv_message_send(int fd, int kind, int value);
 /* 1: got one; 0: the other side is gone; -1: nothing there now, or errno. */
-int pv_control_receive(int fd, struct pv_control *out, int flags);
+int pv_message_receive(int fd, struct pv_message *out, int flags);
 
 #endif

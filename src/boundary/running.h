@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 #include "boundary/boundary.h"
+#include "boundary/cgroup.h"
 #include "boundary/tty.h"
 
 struct pv_boundary {
@@ -14,6 +15,7 @@ struct pv_boundary {
         int init_pidfd;
         int control; /* report.h */
         struct pv_tty tty;
+        struct pv_cgroup *cgroup; /* or NULL */
         sigset_t old_mask; /* of the caller, given back when the boundary is freed */
         uint64_t timeout_ms, started_ms;
         int *views; /* n_views descriptors or -1 */

@@ -45,9 +45,9 @@ static void go_on(struct watch *w, bool with_terminal)
         w->stopped = false;
         if (with_terminal && pv_tty_is_ours(&b->tty)) {
                 b->tty.given = true;
-                (void)pv_control_send(b->control, PV_CONTROL_FOREGROUND, 0);
+                (void)pv_message_send(b->control, PV_MESSAGE_FOREGROUND, 0);
         } else {
-                (void)pv_control_send(b->control, PV_CONTROL_SIGNAL_GROUP, SIGCONT);
+                (void)pv_message_send(b->control, PV_MESSAGE_SIGNAL_GROUP, SIGCONT);
         }
 }
 
@@ -74,11 +74,11 @@ static void command_stopped(struct watch *w, int sig)
 
 static void take_control(struct watch *w)
 {
-        struct pv_control c;
-        while (pv_control_receive(w->b->control, &c, MSG_DONTWAIT) > 0) {
-                if (c.kind == PV_CONTROL_STOPPED) {
+        struct pv_message c;
+        while (pv_message_receive(w->b->control, &c, MSG_DONTWAIT) > 0) {
+                if (c.kind == PV_MESSAGE_STOPPED) {
                         command_stopped(w, c.value);
-                } else if (c.kind == PV_CONTROL_ENDED) {
+                } else if (c.kind == PV_MESSAGE_ENDED) {
                         w->ended = true;
                         w->status = c.value;
                 }
@@ -107,7 +107,7 @@ static void take_signal(struct watch *w, const struct signalfd_siginfo *si)
                 break;
         }
         bool to_group = sig == SIGTSTP || si->ssi_code > 0;
-        (void)pv_control_send(w->b->control, to_group ? PV_CONTROL_SIGNAL_GROUP : PV_CONTROL_SIGNAL, sig);
+        (void)pv_message_send(w->b->control, to_group ? PV_MESSAGE_SIGNAL_GROUP : PV_MESSAGE_SIGNAL, sig);
 }
 
 static void take_signals(struct watch *w)
@@ -140,8 +140,8 @@ static void time_is_up(struct watch *w)
                 return;
         }
         w->kill_at = pv_clock_monotonic_ms() + GRACE_MS;
-        (void)pv_control_send(w->b->control, PV_CONTROL_SIGNAL_GROUP, SIGTERM);
-        (void)pv_control_send(w->b->control, PV_CONTROL_SIGNAL_GROUP, SIGCONT);
+        (void)pv_message_send(w->b->control, PV_MESSAGE_SIGNAL_GROUP, SIGTERM);
+        (void)pv_message_send(w->b->control, PV_MESSAGE_SIGNAL_GROUP, SIGCONT);
 }
 
 /* Until init is dead and with it all of the sandbox. */

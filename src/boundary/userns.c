@@ -8,7 +8,7 @@
 #include "base/fd.h"
 #include "base/syscall.h"
 
-#define SYSCTL_MAX_USERNS "/proc/sys/user/max_user_namespaces"
+#define SYSCTL_MAX_USERNS "sys/user/max_user_namespaces"
 
 static bool may_set_ids(void)
 {
@@ -53,9 +53,9 @@ int pv_idmap_prepare(struct pv_idmap *map, struct pv_err *err)
         return 0;
 }
 
-static int write_text(const char *path, const char *text, struct pv_err *err)
+static int write_text(int dir, const char *path, const char *text, struct pv_err *err)
 {
-        pv_auto_fd fd = open(path, O_WRONLY | O_CLOEXEC);
+        pv_auto_fd fd = openat(dir, path, O_WRONLY | O_CLOEXEC);
         ssize_t len = (ssize_t)strlen(text);
         if (fd < 0 || write(fd, text, (size_t)len) != len)
                 return pv_err_set(err, PV_ERR_SYS, errno, "write %s", path);
@@ -67,19 +67,19 @@ int pv_idmap_write(const struct pv_idmap *map, pid_t pid, struct pv_err *err)
         char path[64];
         if (map->deny_setgroups) {
                 (void)snprintf(path, sizeof path, "/proc/%d/setgroups", pid);
-                if (write_text(path, "deny", err) < 0)
+                if (write_text(AT_FDCWD, path, "deny", err) < 0)
                         return -1;
         }
         (void)snprintf(path, sizeof path, "/proc/%d/uid_map", pid);
-        if (write_text(path, map->uid, err) < 0)
+        if (write_text(AT_FDCWD, path, map->uid, err) < 0)
                 return -1;
         (void)snprintf(path, sizeof path, "/proc/%d/gid_map", pid);
-        return write_text(path, map->gid, err);
+        return write_text(AT_FDCWD, path, map->gid, err);
 }
 
-int pv_userns_allow_one(struct pv_err *err)
+int pv_userns_allow_one(int proc, struct pv_err *err)
 {
-        return write_text(SYSCTL_MAX_USERNS, "1", err);
+        return write_text(proc, SYSCTL_MAX_USERNS, "1", err);
 }
 
 static long read_number(const char *path)
@@ -96,7 +96,7 @@ static long read_number(const char *path)
 
 int pv_userns_explain(int sys, struct pv_err *err)
 {
-        if (read_number(SYSCTL_MAX_USERNS) == 0 || sys == ENOSPC) {
+        if (read_number("/proc/" SYSCTL_MAX_USERNS) == 0 || sys == ENOSPC) {
                 (void)pv_err_set(err, PV_ERR_UNSUPPORTED, sys, "user namespaces are switched off or used up here");
                 return pv_err_hint(err, "sudo sysctl user.max_user_namespaces=15000");
         }

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the supervisor prepares and the sandbox side inherits by fork. The three actors of a launch are launch.c (the
+ * supervisor), sandbox.c (pid 1 while it builds) and launcher.c (what becomes the command).
+ */
+#ifndef PV_BOUNDARY_LAUNCH_H
+#define PV_BOUNDARY_LAUNCH_H
+
+#include "boundary/boundary.h"
+#include "boundary/canary.h"
+#include "boundary/cgroup.h"
+#include "boundary/probe.h"
+#include "boundary/running.h"
+#include "boundary/userns.h"
+#include "boundary/view.h"
+
+struct pv_launch {
+        const struct pv_boundary_spec *spec;
+        struct pv_boundary *b;
+        struct pv_observations *obs; /* each process fills its own copy and reports it */
+        struct pv_view view;
+        struct pv_idmap ids;
+        int namespaces;       /* CLONE_NEW* flags; 0: ambient */
+        bool renames;         /* something staged or copied on write: directories may need the rename helper */
+        struct pv_canary canary;
+        struct pv_cgroup_effect cgroup;
+        struct pv_probe_identity *roots; /* of plan->roots[i].target, plan->n_roots of them */
+        int report[2], control[2];       /* [0] the supervisor's end */
+        /* From here on filled by pid 1, for the launcher. */
+        int share; /* of pv_mounts_out */
+        uint64_t pid_max;
+};
+
+/* fork(2) with CLONE_NEW* flags and, where pidfd is not NULL, a pidfd. */
+pid_t pv_launch_fork(int flags, int *pidfd);
+
+/* In the child of the supervisor. Builds the sandbox, starts the launcher, becomes init. */
+_Noreturn void pv_sandbox_main(struct pv_launch *l);
+
+/*
+ * In the child of pid 1, which is in the inner user namespace already. Reads one byte from go (-1: need not) once its
+ * ids are mapped, confines itself and executes the command; on failure reports and exits.
+ */
+_Noreturn void pv_launcher_main(struct pv_launch *l, int go);
+
+/* Reports what is known and the failure, and exits: a child past its point of no return. */
+_Noreturn void pv_launch_fail(const struct pv_launch *l, const struct pv_err *err);
+
+#endif

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The last steps of the sequence that launch.c tells, in the process that becomes the command. Each step takes
+ * something away, so their order is fixed by what the later ones still need:
+ *
+ *   terminal, descriptors, directory    need nothing
+ *   capabilities, no_new_privs          before Landlock and the filter, which ask for the latter
+ *   Landlock                            before the rename helper is forked: it works under the same rules
+ *   rename helper, its scope, filter    the helper must not be under the filter whose notifications it answers
+ *   closing of descriptors              the listener is handed over by then
+ *   limits                              last: what stands above must not meet the workload's limits
+ *   probes                              in the finished sandbox
+ */
+#include "boundary/launch.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mount.h>
+#include "base/syscall.h"
+#include "boundary/caps.h"
+#include "boundary/command.h"
+#include "boundary/control.h"
+#include "boundary/landlock.h"
+#include "boundary/limits.h"
+#include "boundary/observe.h"
+#include "boundary/report.h"
+#include "boundary/seccomp.h"
+
+/* Where the descriptors lie that live until the exec; all close-on-exec. */
+enum { FD_REPORT = 3, FD_CANARY, FD_SUPERVISOR, FD_SHARE, FD_FIRST_CLOSED };
+
+static int place_stdio(const int stdio[3], struct pv_err *err)
+{
+        int high[3];
+        for (int i = 0; i < 3; i++)
+                if ((high[i] = fcntl(stdio[i], F_DUPFD_CLOEXEC, FD_FIRST_CLOSED)) < 0)
+                        return pv_err_set(err, PV_ERR_SYS, errno, "standard descriptor %d", i);
+        for (int i = 0; i < 3; i++)
+                if (dup2(high[i], i) < 0)
+                        return pv_err_set(err, PV_ERR_SYS, errno, "standard descriptor %d", i);
+        return 0;
+}
+
+/* Moves what is still needed to its fixed place and closes all else. */
+static int close_inherited(struct pv_launch *l, struct pv_err *err)
+{
+        int *const kept[] = { &l->report[1], &l->canary.dir_fd, &l->canary.supervisor_fd, &l->share };
+        int high[sizeof kept / sizeof *kept];
+        for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+                high[i] = *kept[i] < 0 ? -1 : fcntl(*kept[i], F_DUPFD_CLOEXEC, FD_FIRST_CLOSED);
+        for (int i = 0; i < (int)(sizeof kept / sizeof *kept); i++) {
+                int fd = FD_REPORT + i;
+                if (high[i] < 0)
+                        (void)close(fd);
+                else if (dup3(high[i], fd, O_CLOEXEC) < 0)
+                        return pv_err_set(err, PV_ERR_SYS, errno, "keep descriptor %d", fd);
+                *kept[i] = high[i] < 0 ? -1 : fd;
+        }
+        if (pv_sys_close_range(FD_FIRST_CLOSED, ~0U, 0) < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "close what was inherited");
+        return 0;
+}
+
+static bool is_root(const struct pv_launch *l)
+{
+        return geteuid() == 0 && !l->ids.deny_setgroups;
+}
+
+/* What a namespaced run gets on top: capabilities, Landlock, system calls. */
+static int raise_walls(struct pv_launch *l, struct pv_err *err)
+{
+        const struct pv_plan *p = l->spec->plan;
+        bool userns = p->allow_userns || !p->safe;
+        int listener = -1;
+        if (pv_caps_drop(is_root(l) ? PV_CAPS_ROOT_FILES : PV_CAPS_NONE, l->obs, err) < 0 ||
+            pv_caps_no_new_privs(l->obs, err) < 0)
+                return -1;
+        if (l->view.base == PV_VIEW_NEW_ROOT && !p->allow_userns &&
+            pv_landlock_confine(&l->view, PV_LANDLOCK_SCOPE_ABSTRACT, l->obs, err) < 0)
+                return -1;
+        if (!p->allow_userns && pv_landlock_scope_processes(l->obs, err) < 0)
+                return -1;
+        unsigned options = (userns ? PV_SECCOMP_ALLOW_USERNS : 0) | (p->safe ? PV_SECCOMP_NO_IO_URING : 0);
+        return pv_seccomp_install(options, &listener, l->obs, err);
+}
+
+static int apply_limits(struct pv_launch *l, struct pv_err *err)
+{
+        unsigned flags = (geteuid() == 0 ? PV_LIMITS_ROOT : 0) | (l->namespaces ? PV_LIMITS_NO_CORE : 0);
+        return pv_limits_apply(&l->spec->plan->limits, &l->cgroup, l->pid_max, flags, l->obs, err);
+}
+
+/* Refuses the run when a required dimension is not enforced, or when a probe got through one that should hold. */
+static int check_required(const struct pv_launch *l, struct pv_err *err)
+{
+        const struct pv_plan *p = l->spec->plan;
+        if (l->spec->skip_probes)
+                return 0;
+        for (int d = 0; d < PV_DIMENSIONS; d++) {
+                if (!p->required[d] || pv_observations_level(l->obs, (enum pv_dimension)d) == PV_LEVEL_ENFORCED)
+                        continue;
+                for (unsigned i = 0; i < l->obs->n; i++) {
+                        const struct pv_observation *o = &l->obs->item[i];
+                        for (unsigned k = 0; (int)o->dimension == d && k < o->n_probes; k++)
+                                if (o->probes[k].outcome == PV_OUTCOME_SUCCEEDED)
+                                        return pv_err_set(err, PV_ERR_UNSUPPORTED, 0,
+                                                          "%s cannot be enforced here: %s: %s got through",
+                                                          pv_dimension_name((enum pv_dimension)d), o->control,
+                                                          o->probes[k].attempted);
+                }
+                return pv_err_set(err, PV_ERR_UNSUPPORTED, 0, "%s cannot be enforced here",
+                                  pv_dimension_name((enum pv_dimension)d));
+        }
+        return 0;
+}
+
+static int become_command(struct pv_launch *l, int go, struct pv_err *err)
+{
+        const struct pv_plan *p = l->spec->plan;
+        char byte;
+        if (go >= 0 && read(go, &byte, 1) != 1)
+                return pv_err_set(err, PV_ERR_SYS, 0, "the sandbox's init died");
+        if (pv_tty_lead_group(&l->b->tty) < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "make a process group");
+        if (place_stdio(l->spec->stdio, err) < 0)
+                return -1;
+        if (chdir(p->cwd) < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "start in %s", p->cwd);
+        if ((l->namespaces && raise_walls(l, err) < 0) || close_inherited(l, err) < 0)
+                return -1;
+        pv_observe_inheritance(l, l->obs);
+        if (apply_limits(l, err) < 0)
+                return -1;
+        char share[32];
+        (void)snprintf(share, sizeof share, "/proc/self/fd/%d", l->share);
+        const struct pv_probe_spec probes = {
+                .plan = p,
+                .canary = &l->canary,
+                .roots = l->roots,
+                .share = l->share >= 0 ? share : NULL,
+                .read_only = l->view.base == PV_VIEW_NEW_ROOT ? "/usr" : NULL,
+                .keep_fd = FD_REPORT,
+                .skip = l->spec->skip_probes,
+        };
+        pv_probe_run(&probes, l->obs);
+        if (check_required(l, err) < 0)
+                return -1;
+        pv_report_observations(l->report[1], l->obs);
+        (void)sigprocmask(SIG_SETMASK, &l->b->old_mask, NULL);
+        return pv_command_exec(p->argv, p->env.v, err);
+}
+
+void pv_launcher_main(struct pv_launch *l, int go)
+{
+        struct pv_err err = PV_ERR_INIT;
+        pv_canary_forget(&l->canary);
+        (void)become_command(l, go, &err);
+        pv_launch_fail(l, &err);
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "boundary/observe.h"
+
+#include <stdio.h>
+#include <sched.h>
+#include "boundary/control.h"
+
+static struct pv_observation *add(struct pv_observations *obs, enum pv_dimension d, const char *control,
+                                  const char *mechanism)
+{
+        static struct pv_observation spill; /* the table is sized for all; a full one loses the record, not the run */
+        struct pv_observation *o = pv_observations_add(obs, d, control, mechanism);
+        if (!o)
+                return &spill;
+        o->installed = true;
+        return o;
+}
+
+static void observe_stage(const struct pv_launch *l, struct pv_observations *obs)
+{
+        char mechanism[96];
+        size_t n = l->spec->plan->n_roots;
+        if (n == 0)
+                return;
+        (void)snprintf(mechanism, sizeof mechanism, "overlayfs over %zu director%s, upper layers in the stage", n,
+                       n == 1 ? "y" : "ies");
+        struct pv_observation *o = add(obs, PV_DIM_WORKSPACE_WRITES, PV_CONTROL_STAGE, mechanism);
+        if (l->view.base == PV_VIEW_HOST)
+                pv_observation_limit(o, "The host's root is there beside it: a second path to the workspace (a bind "
+                                        "mount, a hard link) is not staged.");
+}
+
+static void limit_writes(const struct pv_view *view, struct pv_observation *o)
+{
+        for (size_t i = 0; i < view->n; i++) {
+                if (view->v[i].op != PV_VIEW_WRITE)
+                        continue;
+                pv_auto_str s = { 0 };
+                pv_str_put_safe(&s, view->v[i].dst);
+                pv_str_put(&s, " is the host's own: writes, sockets and FIFOs there are real.");
+                pv_observation_limit(o, s.s);
+        }
+}
+
+static bool shows_shares(const struct pv_view *view)
+{
+        for (size_t i = 0; i < view->n; i++)
+                if (view->v[i].op == PV_VIEW_READ)
+                        return true;
+        return false;
+}
+
+static void observe_root(const struct pv_launch *l, struct pv_observations *obs)
+{
+        static const char root[] = "mount namespace with a root of its own; no other host path exists in it";
+        if (l->view.base != PV_VIEW_NEW_ROOT)
+                return;
+        if (l->spec->plan->n_roots > 0)
+                (void)add(obs, PV_DIM_WORKSPACE_WRITES, PV_CONTROL_ROOT, root);
+        limit_writes(&l->view, add(obs, PV_DIM_HOST_WRITES, PV_CONTROL_ROOT, root));
+        (void)add(obs, PV_DIM_READS, PV_CONTROL_ROOT, root);
+        (void)add(obs, PV_DIM_HOST_WRITES, PV_CONTROL_RO, "read-only mounts, each verified in the mount table");
+        if (shows_shares(&l->view))
+                (void)add(obs, PV_DIM_HOST_WRITES, PV_CONTROL_SHARES, "read mounts are overlays without an upper layer");
+        (void)add(obs, PV_DIM_HOST_WRITES, PV_CONTROL_PROC,
+                  "proc of the pid namespace, its machine-wide parts read-only");
+}
+
+static void observe_home(const struct pv_launch *l, struct pv_observations *obs)
+{
+        const struct pv_plan *p = l->spec->plan;
+        char mechanism[96];
+        if (l->view.base != PV_VIEW_NEW_ROOT)
+                return;
+        if (p->home_mode == PV_HOME_COW)
+                (void)snprintf(mechanism, sizeof mechanism, "a throw-away view of HOME, %zu credential stores hidden",
+                               p->masks.n);
+        else
+                (void)snprintf(mechanism, sizeof mechanism, "HOME is a private empty directory");
+        (void)add(obs, PV_DIM_SENSITIVE_PATHS, PV_CONTROL_HOME, mechanism);
+}
+
+static void observe_namespaces(const struct pv_launch *l, struct pv_observations *obs)
+{
+        if (l->namespaces & CLONE_NEWNET)
+                (void)add(obs, PV_DIM_NETWORK, PV_CONTROL_NETNS, "network namespace with a loopback of its own only");
+        if (l->namespaces & CLONE_NEWPID)
+                (void)add(obs, PV_DIM_SUBPROCESSES, PV_CONTROL_PIDNS,
+                          "pid namespace: dies as one with its first process and the supervisor");
+        if (l->namespaces & CLONE_NEWIPC)
+                (void)add(obs, PV_DIM_SUBPROCESSES, PV_CONTROL_IPCNS, "IPC namespace");
+        if (l->namespaces & CLONE_NEWUSER)
+                (void)add(obs, PV_DIM_SUBPROCESSES, PV_CONTROL_USERNS,
+                          "two user namespaces; the inner one owns no other namespace");
+}
+
+void pv_observe_sandbox(const struct pv_launch *l, struct pv_observations *obs)
+{
+        observe_stage(l, obs);
+        observe_root(l, obs);
+        observe_home(l, obs);
+        observe_namespaces(l, obs);
+}
+
+void pv_observe_inheritance(const struct pv_launch *l, struct pv_observations *obs)
+{
+        const struct pv_plan *p = l->spec->plan;
+        (void)add(obs, PV_DIM_CREDENTIALS, PV_CONTROL_FDS, "close_range(2): standard descriptors alone are inherited");
+        if (p->filesystem == PV_FS_SANDBOX)
+                (void)add(obs, PV_DIM_CREDENTIALS, PV_CONTROL_ENV, "variables by allow-list and --pass-env");
+}

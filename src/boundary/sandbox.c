@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "boundary/launch.h"
+
+#include <fcntl.h>
+#include <net/if.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include "base/syscall.h"
+#include "boundary/init.h"
+#include "boundary/limits.h"
+#include "boundary/mounts.h"
+#include "boundary/observe.h"
+#include "boundary/report.h"
+
+/* Where init's descriptors lie once all else is closed. */
+enum { FD_CONTROL = 3, FD_TTY, FD_FIRST_CLOSED };
+
+static int raise_loopback(struct pv_err *err)
+{
+        struct ifreq req = { .ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING };
+        pv_auto_fd fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+        if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &req) < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "raise the sandbox's loopback");
+        return 0;
+}
+
+/* What needs privilege over the namespaces themselves, by the sysctls of a proc that the command never sees. */
+static int limit_namespaces(struct pv_launch *l, int proc, struct pv_err *err)
+{
+        const struct pv_plan *p = l->spec->plan;
+        if (p->safe && !p->allow_userns && pv_userns_allow_one(proc, err) < 0)
+                return -1;
+        return pv_limits_apply_namespace(&p->limits, proc, &l->pid_max, err);
+}
+
+static bool shows_shares(const struct pv_view *view)
+{
+        for (size_t i = 0; i < view->n; i++)
+                if (view->v[i].op == PV_VIEW_READ)
+                        return true;
+        return false;
+}
+
+static int build_view(struct pv_launch *l, int *proc, struct pv_err *err)
+{
+        struct pv_mounts_in in = {
+                .view = &l->view,
+                .overlays = l->spec->overlays,
+                .n_overlays = l->spec->n_overlays,
+                .scratch = l->spec->scratch,
+                .canary = l->canary.dir[0] && shows_shares(&l->view) ? l->canary.dir : NULL,
+        };
+        struct pv_mounts_out out = { .staged = l->b->views, .proc = -1, .share = -1 };
+        int r = pv_mounts_enter(&in, &out, err);
+        *proc = out.proc;
+        l->share = out.share;
+        if (r < 0)
+                return -1;
+        for (size_t i = 0; i < l->b->n_views; i++)
+                if (l->b->views[i] >= 0)
+                        pv_report_view(l->report[1], i, l->b->views[i]);
+        return l->view.base == PV_VIEW_NEW_ROOT ? pv_mounts_verify(&l->view, err) : 0;
+}
+
+static int build(struct pv_launch *l, struct pv_err *err)
+{
+        pv_auto_fd proc = -1;
+        struct pv_message m;
+        if (pv_message_receive(l->control[1], &m, 0) <= 0) /* the supervisor is gone */
+                return pv_err_set(err, PV_ERR_SYS, 0, "no supervisor");
+        if (!l->namespaces)
+                return prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 ?
+                               pv_err_set(err, PV_ERR_SYS, errno, "become the reaper of the command's processes") :
+                               0;
+        if ((l->namespaces & CLONE_NEWNET) && raise_loopback(err) < 0)
+                return -1;
+        if (build_view(l, &proc, err) < 0 || limit_namespaces(l, proc, err) < 0)
+                return -1;
+        pv_observe_sandbox(l, l->obs);
+        return 0;
+}
+
+static int start_launcher(struct pv_launch *l, pid_t *out, struct pv_err *err)
+{
+        int go[2] = { -1, -1 };
+        if (l->namespaces && pipe2(go, O_CLOEXEC) < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "make a pipe");
+        pid_t pid = pv_launch_fork(l->namespaces ? CLONE_NEWUSER : 0, NULL);
+        if (pid < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "start the launcher");
+        if (pid == 0) {
+                if (go[1] >= 0)
+                        (void)close(go[1]);
+                pv_launcher_main(l, go[0]);
+        }
+        *out = pid;
+        if (!l->namespaces)
+                return 0;
+        if (pv_idmap_write(&l->ids, pid, err) < 0)
+                return -1;
+        return write(go[1], "", 1) == 1 ? 0 : pv_err_set(err, PV_ERR_SYS, errno, "wake the launcher");
+}
+
+/* Nothing is left to init but the control channel and the terminal. */
+static int shed(struct pv_launch *l)
+{
+        int control = fcntl(l->control[1], F_DUPFD_CLOEXEC, FD_FIRST_CLOSED);
+        int tty = l->b->tty.fd < 0 ? -1 : fcntl(l->b->tty.fd, F_DUPFD_CLOEXEC, FD_FIRST_CLOSED);
+        if (control < 0 || dup3(control, FD_CONTROL, O_CLOEXEC) < 0)
+                return -1;
+        if (tty < 0)
+                (void)close(FD_TTY);
+        else if (dup3(tty, FD_TTY, O_CLOEXEC) < 0)
+                return -1;
+        return pv_sys_close_range(0, 2, 0) < 0 || pv_sys_close_range(FD_FIRST_CLOSED, ~0U, 0) < 0 ? -1 : 0;
+}
+
+void pv_launch_fail(const struct pv_launch *l, const struct pv_err *err)
+{
+        pv_report_observations(l->report[1], l->obs);
+        pv_report_error(l->report[1], err);
+        _exit(1);
+}
+
+void pv_sandbox_main(struct pv_launch *l)
+{
+        struct pv_err err = PV_ERR_INIT;
+        pid_t command;
+        sigset_t all;
+        sigfillset(&all);
+        (void)sigprocmask(SIG_SETMASK, &all, NULL);
+        (void)close(l->report[0]);
+        (void)close(l->control[0]);
+        pv_canary_forget(&l->canary);
+        if (pv_init_die_with_parent(l->control[1]) < 0)
+                _exit(1);
+        if (build(l, &err) < 0 || start_launcher(l, &command, &err) < 0)
+                pv_launch_fail(l, &err);
+        struct pv_init init = {
+                .command = command,
+                .control = FD_CONTROL,
+                .tty = l->b->tty.fd < 0 ? -1 : FD_TTY,
+                .is_pid1 = l->namespaces != 0,
+        };
+        if (shed(l) < 0)
+                _exit(1);
+        pv_init_run(&init);
+}
