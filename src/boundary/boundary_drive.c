@@ -2,7 +2,7 @@
 /*
  * Drives the launcher alone, for its tests: boundary-drive [options] -- COMMAND. Not installed.
  *   --host | --sandbox, --stage DIR:UPPER:WORK, --home-cow, --deny-net, --timeout MS, --mask REL, --hide PATH,
- *   --mount SRC:DST:read|write, --cwd DIR, --plan
+ *   --mount SRC:DST:read|write, --cwd DIR, --scratch DIR, --safe, --plan, --observe
  */
 #include <stdio.h>
 #include <string.h>
@@ -14,6 +14,24 @@
 
 extern char **environ;
 
+static void show_observations(const struct pv_observations *obs)
+{
+        for (unsigned i = 0; i < obs->n; i++) {
+                const struct pv_observation *o = &obs->item[i];
+                fprintf(stderr, "%-16s %-20s %-12s %s%s\n", pv_dimension_name(o->dimension), o->control,
+                        pv_level_name(o->level), o->mechanism, o->partial ? " (partial)" : "");
+                for (unsigned k = 0; k < o->n_probes; k++)
+                        fprintf(stderr, "        %-30s %-10s %s (%s)\n", o->probes[k].name,
+                                pv_outcome_name(o->probes[k].outcome), strerror(o->probes[k].sys),
+                                o->probes[k].attempted);
+                for (unsigned k = 0; k < o->n_limits; k++)
+                        fprintf(stderr, "        limit: %s\n", o->limits[k]);
+        }
+        for (int d = 0; d < PV_DIMENSIONS; d++)
+                fprintf(stderr, "%-16s %s\n", pv_dimension_name((enum pv_dimension)d),
+                        pv_level_name(pv_observations_level(obs, (enum pv_dimension)d)));
+}
+
 int main(int argc, char **argv)
 {
         static struct pv_observations obs;
@@ -22,7 +40,8 @@ int main(int argc, char **argv)
         struct pv_root roots[4] = { 0 };
         struct pv_overlay overlays[4] = { 0 };
         struct pv_mount mounts[4] = { 0 };
-        bool show = false;
+        bool show = false, observe = false;
+        const char *scratch = NULL;
         int i = 1;
         plan.cwd = getcwd(NULL, 0);
         plan.workspace = plan.cwd;
@@ -39,6 +58,12 @@ int main(int argc, char **argv)
                         plan.home_mode = PV_HOME_COW;
                 else if (pv_streq(o, "--deny-net"))
                         plan.net = PV_NET_DENY_ALL;
+                else if (pv_streq(o, "--observe"))
+                        observe = true;
+                else if (pv_streq(o, "--safe"))
+                        plan.safe = true;
+                else if (pv_streq(o, "--scratch"))
+                        scratch = argv[++i];
                 else if (pv_streq(o, "--plan"))
                         show = true;
                 else if (pv_streq(o, "--timeout"))
@@ -87,12 +112,16 @@ int main(int argc, char **argv)
                 .plan = &plan,
                 .overlays = overlays,
                 .n_overlays = plan.n_roots,
+                .scratch = scratch,
                 .stdio = { 0, 1, 2 },
                 .terminal = isatty(0),
         };
         struct pv_boundary *b = NULL;
         struct pv_exit end;
-        if (pv_boundary_start(&spec, &b, &obs, &err) < 0 || pv_boundary_wait(b, &end, &err) < 0) {
+        int started = pv_boundary_start(&spec, &b, &obs, &err);
+        if (observe)
+                show_observations(&obs);
+        if (started < 0 || pv_boundary_wait(b, &end, &err) < 0) {
                 fprintf(stderr, "drive: %s\n", err.msg);
                 if (err.hint[0])
                         fprintf(stderr, "hint: %s\n", err.hint);

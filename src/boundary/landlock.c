@@ -48,6 +48,7 @@ static uint64_t step_rights(enum pv_view_op op)
         case PV_VIEW_SYSTEM:
         case PV_VIEW_FILE:
         case PV_VIEW_READ:
+        case PV_VIEW_SEAL:
                 return READ_RIGHTS;
         case PV_VIEW_PRIVATE:
         case PV_VIEW_COPY:

@@ -132,8 +132,8 @@ static int start_init(struct pv_launch *l, struct pv_err *err)
         struct pv_boundary *b = l->b;
         pid_t pid = pv_launch_fork(l->namespaces, &b->init_pidfd);
         if (pid < 0)
-                return l->namespaces ? pv_userns_explain(errno, err) :
-                                       pv_err_set(err, PV_ERR_SYS, errno, "start a process");
+                return l->namespaces ? pv_userns_explain(errno, err)
+                                     : pv_err_set(err, PV_ERR_SYS, errno, "start a process");
         if (pid == 0)
                 pv_sandbox_main(l);
         b->init = pid;

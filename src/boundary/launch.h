@@ -20,8 +20,8 @@ struct pv_launch {
         struct pv_observations *obs; /* each process fills its own copy and reports it */
         struct pv_view view;
         struct pv_idmap ids;
-        int namespaces;       /* CLONE_NEW* flags; 0: ambient */
-        bool renames;         /* something staged or copied on write: directories may need the rename helper */
+        int namespaces; /* CLONE_NEW* flags; 0: ambient */
+        bool renames;   /* something staged or copied on write: directories may need the rename helper */
         struct pv_canary canary;
         struct pv_cgroup_effect cgroup;
         struct pv_probe_identity *roots; /* of plan->roots[i].target, plan->n_roots of them */

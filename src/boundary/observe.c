@@ -61,7 +61,8 @@ static void observe_root(const struct pv_launch *l, struct pv_observations *obs)
         (void)add(obs, PV_DIM_READS, PV_CONTROL_ROOT, root);
         (void)add(obs, PV_DIM_HOST_WRITES, PV_CONTROL_RO, "read-only mounts, each verified in the mount table");
         if (shows_shares(&l->view))
-                (void)add(obs, PV_DIM_HOST_WRITES, PV_CONTROL_SHARES, "read mounts are overlays without an upper layer");
+                (void)add(obs, PV_DIM_HOST_WRITES, PV_CONTROL_SHARES,
+                          "read mounts are overlays without an upper layer");
         (void)add(obs, PV_DIM_HOST_WRITES, PV_CONTROL_PROC,
                   "proc of the pid namespace, its machine-wide parts read-only");
 }

@@ -173,7 +173,7 @@ int pv_attempt_keyring(const struct pv_probe_spec *spec)
 static bool is_expected_fd(const struct pv_probe_spec *spec, int fd)
 {
         return fd <= STDERR_FILENO || fd == spec->keep_fd || fd == spec->canary->dir_fd ||
-               fd == spec->canary->supervisor_fd;
+               fd == spec->canary->supervisor_fd || fd == spec->share_fd;
 }
 
 int pv_attempt_descriptors(const struct pv_probe_spec *spec)

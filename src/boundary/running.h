@@ -16,7 +16,7 @@ struct pv_boundary {
         int control; /* report.h */
         struct pv_tty tty;
         struct pv_cgroup *cgroup; /* or NULL */
-        sigset_t old_mask; /* of the caller, given back when the boundary is freed */
+        sigset_t old_mask;        /* of the caller, given back when the boundary is freed */
         uint64_t timeout_ms, started_ms;
         int *views; /* n_views descriptors or -1 */
         size_t n_views;

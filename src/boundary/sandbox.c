@@ -71,9 +71,9 @@ static int build(struct pv_launch *l, struct pv_err *err)
         if (pv_message_receive(l->control[1], &m, 0) <= 0) /* the supervisor is gone */
                 return pv_err_set(err, PV_ERR_SYS, 0, "no supervisor");
         if (!l->namespaces)
-                return prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 ?
-                               pv_err_set(err, PV_ERR_SYS, errno, "become the reaper of the command's processes") :
-                               0;
+                return prctl(PR_SET_CHILD_SUBREAPER, 1) < 0
+                               ? pv_err_set(err, PV_ERR_SYS, errno, "become the reaper of the command's processes")
+                               : 0;
         if ((l->namespaces & CLONE_NEWNET) && raise_loopback(err) < 0)
                 return -1;
         if (build_view(l, &proc, err) < 0 || limit_namespaces(l, proc, err) < 0)
@@ -127,7 +127,7 @@ void pv_launch_fail(const struct pv_launch *l, const struct pv_err *err)
 void pv_sandbox_main(struct pv_launch *l)
 {
         struct pv_err err = PV_ERR_INIT;
-        pid_t command;
+        pid_t command = -1;
         sigset_t all;
         sigfillset(&all);
         (void)sigprocmask(SIG_SETMASK, &all, NULL);
