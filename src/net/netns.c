@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "net/netns.h"
+
+#include <arpa/inet.h>
+#include <linux/fib_rules.h>
+#include <linux/if_addr.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/socket.h>
+#include "base/fd.h"
+
+/* The tables of the kernel: local is asked first (rule 0), ours stand between it and main (32766). */
+#define RULE_DNS         100u
+#define RULE_UNREACHABLE 101u
+
+/* One request of rtnetlink(7): header, fixed part, attributes. */
+struct request {
+        struct nlmsghdr h;
+        char body[256];
+};
+
+static void begin(struct request *r, uint16_t type, uint16_t flags, const void *fixed, size_t size)
+{
+        memset(r, 0, sizeof *r);
+        r->h.nlmsg_type = type;
+        r->h.nlmsg_flags = (uint16_t)(NLM_F_REQUEST | NLM_F_ACK | flags);
+        r->h.nlmsg_len = (uint32_t)NLMSG_LENGTH(size);
+        memcpy(NLMSG_DATA(&r->h), fixed, size);
+}
+
+static void attribute(struct request *r, unsigned short type, const void *data, size_t size)
+{
+        struct rtattr *a = (struct rtattr *)(void *)((char *)r + NLMSG_ALIGN(r->h.nlmsg_len));
+        a->rta_type = type;
+        a->rta_len = (unsigned short)RTA_LENGTH(size);
+        memcpy(RTA_DATA(a), data, size);
+        r->h.nlmsg_len = (uint32_t)(NLMSG_ALIGN(r->h.nlmsg_len) + RTA_ALIGN(a->rta_len));
+}
+
+static int transact(int nl, struct request *r, const char *what, struct pv_err *err)
+{
+        struct {
+                struct nlmsghdr h;
+                struct nlmsgerr e;
+                char rest[512];
+        } reply;
+        if (send(nl, r, r->h.nlmsg_len, 0) < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "network namespace: %s", what);
+        ssize_t n = recv(nl, &reply, sizeof reply, 0);
+        if (n < (ssize_t)(sizeof reply.h + sizeof reply.e) || reply.h.nlmsg_type != NLMSG_ERROR)
+                return pv_err_set(err, PV_ERR_SYS, n < 0 ? errno : EPROTO, "network namespace: %s", what);
+        if (reply.e.error != 0)
+                return pv_err_set(err, PV_ERR_SYS, -reply.e.error, "network namespace: %s", what);
+        return 0;
+}
+
+static int set_lo_up(int nl, struct pv_err *err)
+{
+        struct request r;
+        struct ifinfomsg i = { .ifi_index = 1, .ifi_flags = IFF_UP, .ifi_change = IFF_UP };
+        begin(&r, RTM_NEWLINK, 0, &i, sizeof i);
+        return transact(nl, &r, "bring up lo", err);
+}
+
+struct address {
+        unsigned char family, size;
+        unsigned char b[16];
+};
+
+static int add_address(int nl, const struct address *a, struct pv_err *err)
+{
+        struct request r;
+        struct ifaddrmsg i = {
+                .ifa_family = a->family,
+                .ifa_prefixlen = (unsigned char)(8 * a->size),
+                .ifa_flags = IFA_F_NODAD,
+                .ifa_index = 1,
+        };
+        begin(&r, RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, &i, sizeof i);
+        attribute(&r, IFA_LOCAL, a->b, a->size);
+        attribute(&r, IFA_ADDRESS, a->b, a->size);
+        return transact(nl, &r, "add an address to lo", err);
+}
+
+static int add_default_route(int nl, const struct address *a, struct pv_err *err)
+{
+        struct request r;
+        struct rtmsg m = {
+                .rtm_family = a->family,
+                .rtm_table = RT_TABLE_MAIN,
+                .rtm_protocol = RTPROT_STATIC,
+                .rtm_scope = RT_SCOPE_LINK,
+                .rtm_type = RTN_UNICAST,
+        };
+        int lo = 1;
+        begin(&r, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, &m, sizeof m);
+        attribute(&r, RTA_OIF, &lo, sizeof lo);
+        attribute(&r, RTA_PREFSRC, a->b, a->size);
+        return transact(nl, &r, "add the default route", err);
+}
+
+struct rule {
+        uint32_t priority;
+        uint8_t protocol; /* 0: any */
+        uint16_t port;    /* 0: any */
+        uint8_t action;
+};
+
+static int add_rule(int nl, unsigned char family, const struct rule *w, struct pv_err *err)
+{
+        struct request r;
+        struct fib_rule_hdr h = { .family = family, .action = w->action };
+        if (w->action == FR_ACT_TO_TBL)
+                h.table = RT_TABLE_MAIN;
+        begin(&r, RTM_NEWRULE, NLM_F_CREATE | NLM_F_EXCL, &h, sizeof h);
+        attribute(&r, FRA_PRIORITY, &w->priority, sizeof w->priority);
+        if (w->protocol)
+                attribute(&r, FRA_IP_PROTO, &w->protocol, sizeof w->protocol);
+        if (w->port) {
+                struct fib_rule_port_range range = { w->port, w->port };
+                attribute(&r, FRA_DPORT_RANGE, &range, sizeof range);
+        }
+        return transact(nl, &r, "add a routing rule", err);
+}
+
+/* A look-up without a protocol (connect of an unbound UDP socket asks with one; ip route get does not) stays unreachable. */
+static const struct rule rules[] = {
+        { RULE_DNS, IPPROTO_TCP, 0, FR_ACT_TO_TBL },
+        { RULE_DNS, IPPROTO_UDP, 53, FR_ACT_TO_TBL },
+        { RULE_UNREACHABLE, 0, 0, FR_ACT_UNREACHABLE },
+};
+
+static int open_rtnetlink(struct pv_err *err)
+{
+        int nl = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+        if (nl < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "network namespace: open rtnetlink");
+        return nl;
+}
+
+int pv_netns_set_up_loopback(struct pv_err *err)
+{
+        pv_auto_fd nl = open_rtnetlink(err);
+        return nl < 0 ? -1 : set_lo_up(nl, err);
+}
+
+int pv_netns_set_up(struct pv_err *err)
+{
+        struct address own[2] = { { .family = AF_INET, .size = 4 }, { .family = AF_INET6, .size = 16 } };
+        (void)inet_pton(AF_INET, PV_NETNS_V4, own[0].b);
+        (void)inet_pton(AF_INET6, PV_NETNS_V6, own[1].b);
+        pv_auto_fd nl = open_rtnetlink(err);
+        if (nl < 0 || set_lo_up(nl, err) < 0)
+                return -1;
+        for (size_t i = 0; i < 2; i++) {
+                if (add_address(nl, &own[i], err) < 0 || add_default_route(nl, &own[i], err) < 0)
+                        return pv_err_wrap(err, "%s", i ? "IPv6" : "IPv4");
+                for (size_t k = 0; k < sizeof rules / sizeof *rules; k++)
+                        if (add_rule(nl, own[i].family, &rules[k], err) < 0)
+                                return pv_err_wrap(err, "%s", i ? "IPv6" : "IPv4");
+        }
+        return 0;
+}
+
+static int bind_socket(int family, int type, uint16_t port)
+{
+        struct sockaddr_in v4 = { .sin_family = AF_INET,
+                                  .sin_port = htons(port),
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+        struct sockaddr_in6 v6 = { .sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_addr = in6addr_loopback };
+        int one = 1;
+        pv_auto_fd fd = socket(family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        if (fd < 0)
+                return -1;
+        if (family == AF_INET6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one) < 0)
+                return -1;
+        const struct sockaddr *addr = family == AF_INET ? (void *)&v4 : (void *)&v6;
+        if (bind(fd, addr, family == AF_INET ? sizeof v4 : sizeof v6) < 0)
+                return -1;
+        if (type == SOCK_STREAM && listen(fd, SOMAXCONN) < 0)
+                return -1;
+        return pv_fd_steal(&fd);
+}
+
+static uint16_t port_of(int fd)
+{
+        struct sockaddr_storage a = { 0 };
+        socklen_t n = sizeof a;
+        if (getsockname(fd, (struct sockaddr *)&a, &n) < 0)
+                return 0;
+        return ntohs(a.ss_family == AF_INET ? ((struct sockaddr_in *)(void *)&a)->sin_port
+                                            : ((struct sockaddr_in6 *)(void *)&a)->sin6_port);
+}
+
+/* The pairs: v4 first, on a port that the kernel chooses, then v6 on the same. */
+static const struct {
+        enum pv_netns_socket v4, v6;
+        int type;
+} pairs[] = {
+        { PV_NETNS_TCP4, PV_NETNS_TCP6, SOCK_STREAM },
+        { PV_NETNS_DNS_UDP4, PV_NETNS_DNS_UDP6, SOCK_DGRAM },
+        { PV_NETNS_DNS_TCP4, PV_NETNS_DNS_TCP6, SOCK_STREAM },
+        { PV_NETNS_PROXY4, PV_NETNS_PROXY6, SOCK_STREAM },
+};
+
+int pv_netns_listen(struct pv_netns_sockets *out, struct pv_err *err)
+{
+        struct pv_netns_sockets s;
+        memset(&s.fd, 0xff, sizeof s.fd);
+        memset(&s.port, 0, sizeof s.port);
+        for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+                int *v4 = &s.fd[pairs[i].v4], *v6 = &s.fd[pairs[i].v6];
+                uint16_t port = 0;
+                *v4 = bind_socket(AF_INET, pairs[i].type, 0);
+                if (*v4 >= 0)
+                        port = s.port[pairs[i].v4] = s.port[pairs[i].v6] = port_of(*v4);
+                if (port)
+                        *v6 = bind_socket(AF_INET6, pairs[i].type, port);
+                if (*v6 < 0) {
+                        (void)pv_err_set(err, PV_ERR_SYS, errno, "network namespace: open a listening socket");
+                        pv_netns_close(&s);
+                        return -1;
+                }
+        }
+        *out = s;
+        return 0;
+}
+
+void pv_netns_close(struct pv_netns_sockets *s)
+{
+        for (size_t i = 0; i < PV_NETNS_SOCKETS; i++)
+                pv_fd_closep(&s->fd[i]);
+}
