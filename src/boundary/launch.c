@@ -74,6 +74,11 @@ static int namespaces_of(const struct pv_plan *p)
                (p->net == PV_NET_DENY_ALL ? CLONE_NEWNET : 0);
 }
 
+bool pv_launch_allows_userns(const struct pv_plan *plan)
+{
+        return plan->allow_userns || (plan->filesystem == PV_FS_HOST && !plan->safe && !plan->strict);
+}
+
 static int channel(int pair[2], struct pv_err *err)
 {
         if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)

@@ -43,6 +43,9 @@ _Noreturn void pv_sandbox_main(struct pv_launch *l);
  */
 _Noreturn void pv_launcher_main(struct pv_launch *l, int go);
 
+/* May the command make user namespaces of its own? Not in a sandbox, unless it was asked for. */
+bool pv_launch_allows_userns(const struct pv_plan *plan);
+
 /* Reports what is known and the failure, and exits: a child past its point of no return. */
 _Noreturn void pv_launch_fail(const struct pv_launch *l, const struct pv_err *err);
 

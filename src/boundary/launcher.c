@@ -70,7 +70,6 @@ static bool is_root(const struct pv_launch *l)
 static int raise_walls(struct pv_launch *l, struct pv_err *err)
 {
         const struct pv_plan *p = l->spec->plan;
-        bool userns = p->allow_userns || !p->safe;
         int listener = -1;
         if (pv_caps_drop(is_root(l) ? PV_CAPS_ROOT_FILES : PV_CAPS_NONE, l->obs, err) < 0 ||
             pv_caps_no_new_privs(l->obs, err) < 0)
@@ -80,7 +79,7 @@ static int raise_walls(struct pv_launch *l, struct pv_err *err)
                 return -1;
         if (!p->allow_userns && pv_landlock_scope_processes(l->obs, err) < 0)
                 return -1;
-        unsigned options = (userns ? PV_SECCOMP_ALLOW_USERNS : 0) | (p->safe ? PV_SECCOMP_NO_IO_URING : 0);
+        unsigned options = (pv_launch_allows_userns(p) ? PV_SECCOMP_ALLOW_USERNS : 0) | (p->safe ? PV_SECCOMP_NO_IO_URING : 0);
         return pv_seccomp_install(options, &listener, l->obs, err);
 }
 

@@ -30,7 +30,7 @@ static int raise_loopback(struct pv_err *err)
 static int limit_namespaces(struct pv_launch *l, int proc, struct pv_err *err)
 {
         const struct pv_plan *p = l->spec->plan;
-        if (p->safe && !p->allow_userns && pv_userns_allow_one(proc, err) < 0)
+        if (!pv_launch_allows_userns(p) && pv_userns_allow_one(proc, err) < 0)
                 return -1;
         return pv_limits_apply_namespace(&p->limits, proc, &l->pid_max, err);
 }
