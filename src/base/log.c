@@ -11,6 +11,11 @@ void pv_log_set_level(enum pv_log_level level)
         log_level = level;
 }
 
+enum pv_log_level pv_log_get_level(void)
+{
+        return log_level;
+}
+
 /* One write a line, so that lines of several processes do not mix. */
 static void put_line(const char *prefix, const char *text)
 {

@@ -12,6 +12,7 @@
 enum pv_log_level { PV_LOG_QUIET, PV_LOG_NORMAL, PV_LOG_VERBOSE };
 
 void pv_log_set_level(enum pv_log_level level);
+enum pv_log_level pv_log_get_level(void);
 /* "pvisor: text"; silent under -q. */
 void pv_log_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Only with -v. */

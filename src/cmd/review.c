@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `pvisor review`: what a person wants to see who comes back to a finished run. In this order: how it ended; what
+ * stands in the way of applying; what would run on the host by itself; which files changed, what git says; which
+ * limits held; what to type next. Every byte that comes from the command goes through pv_str_put_safe().
+ */
+#include "cmd/review.h"
+
+#include <string.h>
+#include "base/json.h"
+#include "base/log.h"
+#include "base/path.h"
+#include "cmd/command.h"
+#include "cmd/jobs.h"
+#include "job/bundle.h"
+#include "job/bundle_sections.h"
+
+struct options {
+        bool json, paths, no_pager;
+        int colour;
+};
+
+static const struct pv_opt table[] = {
+        { .name = "paths", .type = PV_OPT_FLAG, .field = offsetof(struct options, paths),
+          .help = "List every path, however many there are." },
+        PV_OPT_JSON(struct options, json),
+        { .name = "color", .type = PV_OPT_CHOICE, .arg = "WHEN", .field = offsetof(struct options, colour),
+          .choices = pv_colour_choices, .help = "Use colours: always, never, or auto (on a terminal)." },
+        { .name = "no-pager", .type = PV_OPT_FLAG, .field = offsetof(struct options, no_pager),
+          .help = "Do not page long output." },
+        { 0 },
+};
+
+static const char *const examples[] = {
+        "pvisor review",
+        "The newest job of this workspace",
+        "pvisor review fix --paths",
+        "Every path that the job named fix changed",
+        NULL,
+};
+
+void pv_review_put_heading(const struct pv_review *r, struct pv_str *out, enum pv_style style, const char *title,
+                           const char *note)
+{
+        const struct pv_screen *s = &r->screen;
+        pv_str_putf(out, "\n%s%s%s", pv_style_on(s, style), title, pv_style_off(s));
+        if (note)
+                pv_str_putf(out, "  %s%s%s", pv_style_on(s, PV_STYLE_DIM), note, pv_style_off(s));
+        pv_str_putc(out, '\n');
+}
+
+char *pv_review_path(const struct pv_review *r, size_t i)
+{
+        const struct pv_path_change *c = &r->look.verdicts.change[i];
+        if (c->root != 0)
+                return pv_path_join(r->look.verdicts.root[c->root]->target, c->path);
+        return pv_strdup(*c->path ? c->path : ".");
+}
+
+static void review_finip(struct pv_review *r)
+{
+        free(r->conflict);
+        pv_renames_fini(&r->renames);
+        pv_str_fini(&r->screen.held);
+        json_decref(r->bundle);
+        pv_look_close(&r->look);
+}
+
+static void check_conflicts(struct pv_review *r)
+{
+        const struct pv_changes *c = r->look.changes;
+        r->conflict = pv_calloc(c->n, sizeof *r->conflict);
+        for (size_t i = 0; i < c->n; i++) {
+                const struct pv_verdict *v = &r->look.verdicts.item[i];
+                const char *why = NULL;
+                if (c->item[i].flags & PV_CHANGE_BLOCKED)
+                        r->conflict[i] = c->item[i].why;
+                else if (!pv_change_check(r->look.stage, &c->item[i], &why))
+                        r->conflict[i] = why ? why : "changed on the host";
+                r->n_conflicts += r->conflict[i] && v->place == PV_PLACE_TREE && !v->ignored;
+        }
+}
+
+/* --- text --- */
+
+static void put_end(const struct pv_review *r, struct pv_str *out)
+{
+        const struct pv_job *j = r->look.job;
+        const struct pv_screen *s = &r->screen;
+        enum pv_style style = j->state == PV_JOB_ENDED && j->exit_code == 0 ? PV_STYLE_GREEN : PV_STYLE_YELLOW;
+        pv_str_put(out, pv_style_on(s, style));
+        if (j->state == PV_JOB_ENDED && j->end && pv_streq(j->end, "exited"))
+                pv_str_putf(out, "exited with %d", j->exit_code);
+        else if (j->state == PV_JOB_ENDED && j->end)
+                pv_str_putf(out, "%s (%d)", j->end, j->exit_code);
+        else if (j->state == PV_JOB_RUNNING)
+                pv_str_put(out, "still running: this is how it stands now");
+        else if (j->state == PV_JOB_LOST)
+                pv_str_put(out, "lost: its supervisor was killed");
+        else
+                pv_str_put(out, pv_job_state_name(j->state));
+        pv_str_put(out, pv_style_off(s));
+        if (j->ended.tv_sec && j->started.tv_sec) {
+                long long seconds = (long long)(j->ended.tv_sec - j->started.tv_sec);
+                if (seconds >= 60)
+                        pv_str_putf(out, " after %lldm%llds", seconds / 60, seconds % 60);
+                else
+                        pv_str_putf(out, " after %llds", seconds);
+                pv_str_put(out, ", ");
+                pv_cmd_put_age(out, &j->ended);
+                pv_str_put(out, " ago");
+        }
+        pv_str_putc(out, '\n');
+}
+
+static void put_header(const struct pv_review *r, struct pv_str *out)
+{
+        const struct pv_job *j = r->look.job;
+        pv_auto_str argv = { 0 };
+        pv_put_styled(out, &r->screen, PV_STYLE_BOLD, j->id);
+        if (j->name) {
+                pv_str_putc(out, ' ');
+                pv_put_fitted(out, j->name, 24);
+        }
+        pv_str_put(out, "  ");
+        put_end(r, out);
+        pv_cmd_put_argv(&argv, json_object_get(json_object_get(j->request, "plan"), "argv"));
+        pv_str_put(out, "  $ ");
+        pv_put_fitted_safe(out, argv.len ? argv.s : "", r->screen.columns - 4);
+        pv_str_put(out, "\n  in ");
+        pv_put_fitted(out, j->workspace ? j->workspace : "?", r->screen.columns - 5);
+        pv_str_putc(out, '\n');
+        if (j->failure) {
+                pv_str_put(out, "  ");
+                pv_str_put_safe(out, j->failure);
+                pv_str_putc(out, '\n');
+        }
+        if (j->applied > 0)
+                pv_str_putf(out, "  %lld path%s applied already\n", j->applied, j->applied == 1 ? "" : "s");
+}
+
+static void put_next(const struct pv_review *r, struct pv_str *out)
+{
+        const char *job = r->look.job->name ? r->look.job->name : r->look.job->id;
+        if (!r->look.changes || r->look.changes->n == 0)
+                return;
+        pv_review_put_heading(r, out, PV_STYLE_BOLD, "Next", NULL);
+        pv_str_putf(out,
+                    "  pvisor diff %s\n"
+                    "  pvisor inspect %s -- COMMAND     try the result, contained\n"
+                    "  pvisor apply %s --all            or --path PATH\n"
+                    "  pvisor drop %s\n",
+                    job, job, job, job);
+}
+
+static void put_unstaged(const struct pv_review *r, struct pv_str *out)
+{
+        const struct pv_job *j = r->look.job;
+        pv_review_put_heading(r, out, PV_STYLE_BOLD, "Files", NULL);
+        pv_str_put(out, j->dropped    ? "  the changes were dropped\n"
+                        : j->stage_dir ? "  nothing was staged\n"
+                                       : "  not staged: what the command wrote is in place already\n");
+}
+
+static void put_all(const struct pv_review *r, struct pv_str *out)
+{
+        put_header(r, out);
+        if (r->look.stage) {
+                pv_review_put_conflicts(r, out);
+                pv_review_put_attention(r, out);
+                pv_review_put_changes(r, out);
+                pv_review_put_git(r, out);
+        } else {
+                put_unstaged(r, out);
+        }
+        pv_review_put_refused(r, out);
+        pv_review_put_limits(r, out);
+        put_next(r, out);
+}
+
+/* --- JSON --- */
+
+static json_t *conflicts_json(const struct pv_review *r)
+{
+        json_t *list = json_array();
+        for (size_t i = 0; i < r->look.changes->n; i++)
+                if (r->conflict[i])
+                        (void)json_array_append_new(list, json_pack("{s:i, s:o, s:s}", "root",
+                                                                    (int)r->look.changes->item[i].root, "path",
+                                                                    pv_json_bytes(r->look.changes->item[i].path), "why",
+                                                                    r->conflict[i]));
+        return list;
+}
+
+static json_t *folds_json(const struct pv_review *r)
+{
+        const struct pv_verdicts *v = &r->look.verdicts;
+        pv_auto_free struct pv_fold *fold = NULL;
+        size_t n = 0;
+        if (!v->ignore_known)
+                return json_null();
+        json_t *list = json_array();
+        pv_fold_ignored(v->change, v->item, v->n, &fold, &n);
+        for (size_t i = 0; i < n; i++) {
+                pv_auto_free char *path = pv_strndup(fold[i].path, fold[i].len);
+                (void)json_array_append_new(list, json_pack("{s:o, s:I, s:I, s:I}", "path", pv_json_bytes(path), "files",
+                                                            (json_int_t)fold[i].n, "deleted",
+                                                            (json_int_t)fold[i].n_deleted, "bytes",
+                                                            (json_int_t)fold[i].size));
+        }
+        return list;
+}
+
+/* The bundle with its filesystem section as it stands now. */
+static int print_json(struct pv_review *r, struct pv_err *err)
+{
+        pv_auto_plan plan = NULL;
+        if (r->look.stage) {
+                if (pv_job_plan(r->look.job, &plan, err) < 0)
+                        return -1;
+                json_t *section = pv_bundle_filesystem(r->look.job, plan, r->look.changes);
+                (void)json_object_set_new(section, "attention", pv_review_attention_json(r));
+                (void)json_object_set_new(section, "conflicts", conflicts_json(r));
+                (void)json_object_set_new(section, "ignored", folds_json(r));
+                (void)json_object_set_new(r->bundle, "filesystem", section);
+        }
+        return pv_cmd_print_json(json_incref(r->bundle), err);
+}
+
+static int run(const void *options, const struct pv_args *args, struct pv_err *err)
+{
+        const struct options *o = options;
+        __attribute__((cleanup(review_finip))) struct pv_review r = { .all_paths = o->paths };
+        struct pv_job *job = NULL;
+        pv_auto_str text = { 0 };
+        if (pv_cmd_job(args, &job, err) < 0 || pv_look_open(job, &r.look, err) < 0 ||
+            pv_bundle_read(r.look.job, &r.bundle, err) < 0)
+                return -1;
+        if (r.look.stage) {
+                check_conflicts(&r);
+                pv_renames_find(r.look.changes, NULL, &r.renames);
+        }
+        if (o->json)
+                return print_json(&r, err);
+        pv_screen_init(&r.screen, (enum pv_colour_choice)o->colour, o->no_pager);
+        r.verbose = pv_log_get_level() == PV_LOG_VERBOSE;
+        put_all(&r, &text);
+        struct pv_err ignored = PV_ERR_INIT;
+        int shown = pv_screen_write(&r.screen, &text, err);
+        int closed = pv_screen_close(&r.screen, shown < 0 ? &ignored : err);
+        return shown < 0 || closed < 0 ? -1 : 0;
+}
+
+const struct pv_command pv_cmd_review = {
+        .name = "review",
+        .usage = "[options] [JOB]",
+        .about = "Shows what a job did: what stands in the way of applying its changes, what would run on the host by "
+                 "itself or deserves a look, which files changed, what happened to git repositories (in git's words), "
+                 "which limits held and what was refused.\n\n"
+                 "Files that git ignores are one line a directory. With --json it is the Run Bundle, its filesystem "
+                 "section as it stands now.",
+        .options = table,
+        .options_size = sizeof(struct options),
+        .style = PV_ARGS_MIXED,
+        .max_words = 1,
+        .words = PV_COMPLETE_JOB,
+        .examples = examples,
+        .run = run,
+};

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which limits held, from the Run Bundle's observations alone; what was refused, from the job's events. */
+#include <fcntl.h>
+#include <string.h>
+#include "base/json.h"
+#include "cmd/review.h"
+#include "evidence/observation.h"
+
+enum { EVENTS_BYTES_MAX = 8 << 20, REFUSALS_SHOWN = 10, CONTROL_COLUMNS = 44 };
+
+static const char *level_of(const struct pv_review *r, enum pv_dimension d)
+{
+        const json_t *levels = json_object_get(json_object_get(r->bundle, "safety"), "levels");
+        return json_string_value(json_object_get(levels, pv_dimension_name(d)));
+}
+
+static bool is_wanted(const struct pv_review *r, enum pv_dimension d)
+{
+        const json_t *all = json_object_get(json_object_get(r->bundle, "plan"), "dimensions");
+        const json_t *one = json_object_get(all, pv_dimension_name(d));
+        const char *wanted = json_string_value(json_object_get(one, "wanted"));
+        return wanted && pv_streq(wanted, "enforced");
+}
+
+static const char *text_of(const json_t *object, const char *key)
+{
+        const char *s = json_string_value(json_object_get(object, key));
+        return s ? s : "";
+}
+
+static void put_controls(const struct pv_review *r, struct pv_str *out, enum pv_dimension d)
+{
+        size_t i;
+        json_t *one;
+        json_array_foreach(json_object_get(r->bundle, "executor_observations"), i, one) {
+                if (!pv_streq(text_of(one, "dimension"), pv_dimension_name(d)) ||
+                    !json_is_true(json_object_get(one, "installed")))
+                        continue;
+                pv_str_put(out, out->len ? ", " : "");
+                pv_str_put_safe(out, text_of(one, "control"));
+        }
+}
+
+static enum pv_style style_of(const char *level, bool wanted)
+{
+        if (level && pv_streq(level, "enforced"))
+                return PV_STYLE_GREEN;
+        if (!level || pv_streq(level, "cooperative"))
+                return PV_STYLE_YELLOW;
+        return wanted ? PV_STYLE_RED : PV_STYLE_DIM;
+}
+
+static void put_sentences(const struct pv_review *r, struct pv_str *out, enum pv_dimension d)
+{
+        size_t i, k;
+        json_t *one, *sentence;
+        json_array_foreach(json_object_get(r->bundle, "executor_observations"), i, one) {
+                if (!pv_streq(text_of(one, "dimension"), pv_dimension_name(d)))
+                        continue;
+                json_array_foreach(json_object_get(one, "limits"), k, sentence) {
+                        pv_str_put(out, "      not covered: ");
+                        pv_str_put_safe(out, json_is_string(sentence) ? json_string_value(sentence) : "?");
+                        pv_str_putc(out, '\n');
+                }
+        }
+}
+
+static void put_dimension(const struct pv_review *r, struct pv_str *out, enum pv_dimension d)
+{
+        const char *level = level_of(r, d);
+        pv_auto_str controls = { 0 };
+        pv_auto_free char *name = pv_strdup(pv_dimension_name(d));
+        for (char *p = name; *p; p++)
+                *p = *p == '_' ? ' ' : *p;
+        put_controls(r, &controls, d);
+        pv_str_putf(out, "  %-17s %s%-11s%s ", name, pv_style_on(&r->screen, style_of(level, is_wanted(r, d))),
+                    level ? level : "not known", pv_style_off(&r->screen));
+        if (controls.len)
+                pv_put_fitted_safe(out, controls.s, r->screen.columns > 36 + CONTROL_COLUMNS ? r->screen.columns - 36 :
+                                                                                              CONTROL_COLUMNS);
+        else if (level && !is_wanted(r, d))
+                pv_str_put(out, "not asked for");
+        while (out->s[out->len - 1] == ' ')
+                out->s[--out->len] = '\0';
+        pv_str_putc(out, '\n');
+        if (r->verbose)
+                put_sentences(r, out, d);
+}
+
+static bool any_limit(const struct pv_review *r)
+{
+        for (int d = 0; d < PV_DIMENSIONS; d++) {
+                const char *level = level_of(r, (enum pv_dimension)d);
+                if (!level || !pv_streq(level, "unenforced") || is_wanted(r, (enum pv_dimension)d))
+                        return true;
+        }
+        return false;
+}
+
+void pv_review_put_limits(const struct pv_review *r, struct pv_str *out)
+{
+        size_t i;
+        json_t *warning;
+        if (!any_limit(r)) {
+                pv_review_put_heading(r, out, PV_STYLE_BOLD, "Limits", NULL);
+                pv_str_put(out, "  none: the command had all your rights\n");
+                return;
+        }
+        pv_review_put_heading(r, out, PV_STYLE_BOLD, "Limits", r->verbose ? NULL : "-v says what they do not cover");
+        for (int d = 0; d < PV_DIMENSIONS; d++)
+                put_dimension(r, out, (enum pv_dimension)d);
+        json_array_foreach(json_object_get(json_object_get(r->bundle, "safety"), "warnings"), i, warning) {
+                pv_str_putf(out, "  %swarning:%s ", pv_style_on(&r->screen, PV_STYLE_YELLOW), pv_style_off(&r->screen));
+                pv_str_put_safe(out, json_is_string(warning) ? json_string_value(warning) : "?");
+                pv_str_putc(out, '\n');
+        }
+}
+
+/* --- refusals --- */
+
+struct refusal {
+        char *text;
+        size_t n;
+};
+
+struct refusals {
+        struct refusal *item;
+        size_t n, more;
+};
+
+static void refusals_finip(struct refusals *all)
+{
+        for (size_t i = 0; i < all->n; i++)
+                free(all->item[i].text);
+        pv_freep(&all->item);
+}
+
+static bool is_refusal(const char *event)
+{
+        static const char *const names[] = { "denied", "refused", "limit", "out-of-memory", "warning" };
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+                if (pv_streq(event, names[i]))
+                        return true;
+        return false;
+}
+
+/* "network example.org:443 (no rule allows it)": whichever of the fields the event has. */
+static char *refusal_text(const json_t *event)
+{
+        static const char *const keys[] = { "dimension", "what", "target", "path", "reason" };
+        pv_auto_str text = { 0 };
+        for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+                struct pv_err ignored = PV_ERR_INIT;
+                pv_auto_free char *value = NULL;
+                const json_t *member = json_object_get(event, keys[i]);
+                if (!member || pv_json_get_bytes(member, &value, &ignored) < 0)
+                        continue;
+                pv_str_put(&text, text.len ? " " : "");
+                pv_str_put_safe(&text, value);
+        }
+        if (text.len == 0)
+                pv_str_put_safe(&text, text_of(event, "event"));
+        return pv_str_steal(&text);
+}
+
+static void note(struct refusals *all, const json_t *event)
+{
+        pv_auto_free char *text = refusal_text(event);
+        for (size_t i = 0; i < all->n; i++)
+                if (pv_streq(all->item[i].text, text)) {
+                        all->item[i].n++;
+                        return;
+                }
+        if (all->n == REFUSALS_SHOWN) {
+                all->more++;
+                return;
+        }
+        all->item = pv_realloc(all->item, all->n + 1, sizeof *all->item);
+        all->item[all->n++] = (struct refusal){ pv_steal(&text), 1 };
+}
+
+static void read_events(const struct pv_review *r, struct refusals *all)
+{
+        struct pv_err ignored = PV_ERR_INIT;
+        pv_auto_free char *text = NULL;
+        size_t len = 0;
+        pv_auto_fd dir = pv_job_open_dir(r->look.job, &ignored);
+        if (dir < 0 || pv_file_read_at(dir, PV_JOB_EVENTS, EVENTS_BYTES_MAX, &text, &len, &ignored) < 0)
+                return;
+        for (char *line = text, *nl; line < text + len && (nl = strchr(line, '\n')); line = nl + 1) {
+                *nl = '\0';
+                pv_auto_json event = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
+                if (event && is_refusal(text_of(event, "event")))
+                        note(all, event);
+        }
+}
+
+void pv_review_put_refused(const struct pv_review *r, struct pv_str *out)
+{
+        __attribute__((cleanup(refusals_finip))) struct refusals all = { 0 };
+        read_events(r, &all);
+        if (all.n == 0)
+                return;
+        pv_review_put_heading(r, out, PV_STYLE_BOLD, "Refused", NULL);
+        for (size_t i = 0; i < all.n; i++) {
+                pv_str_put(out, "  ");
+                pv_put_fitted_safe(out, all.item[i].text, 68);
+                if (all.item[i].n > 1)
+                        pv_str_putf(out, " (%zu times)", all.item[i].n);
+                pv_str_putc(out, '\n');
+        }
+        if (all.more)
+                pv_str_putf(out, "  ... and %zu more\n", all.more);
+}
