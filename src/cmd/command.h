@@ -18,9 +18,11 @@
         X(help, "help", "Show help for a command")                                \
         X(version, "version", "Show the version")
 
-#define PV_COMMANDS_DECIDE(X) X(completion, "completion", "Print the completion script for a shell")
+#define PV_COMMANDS_DECIDE(X)                                                    \
+        X(review, "review", "Show what a job did and what needs attention")      \
+        X(completion, "completion", "Print the completion script for a shell")
 
-#define PV_COMMANDS_DIFF(X)
+#define PV_COMMANDS_DIFF(X) X(diff, "diff", "Show the changes of a job as a patch")
 
 struct pv_command {
         const char *name;

@@ -222,7 +222,8 @@ static void put_row(struct pv_str *out, const struct pv_screen *s, const struct 
                 pv_str_put(out, " -> ");
                 pv_str_put_size(out, row->new_size);
         } else {
-                pv_str_putf(out, " | %*zu ", (int)number_width, row->added + row->deleted);
+                pv_str_putf(out, " | %*zu%s", (int)number_width, row->added + row->deleted,
+                            row->added + row->deleted ? " " : "");
                 pv_str_put(out, pv_style_on(s, PV_STYLE_GREEN));
                 for (size_t n = scale(row->added, most, bar); n; n--)
                         pv_str_putc(out, '+');
@@ -328,7 +329,7 @@ static void put_left_out(const struct run *r, struct pv_str *out)
         }
         if (git)
                 pv_str_putf(out,
-                            "# left out: %zu file%s of git directories (`pvisor review` tells them in git's words)\n",
+                            "# left out: %zu change%s in git directories (`pvisor review` tells them in git's words)\n",
                             git, git == 1 ? "" : "s");
         if (elsewhere)
                 pv_str_putf(out, "# left out: %zu change%s outside the workspace (name the directory to see them)\n",

@@ -21,12 +21,20 @@ struct options {
 };
 
 static const struct pv_opt table[] = {
-        { .name = "paths", .type = PV_OPT_FLAG, .field = offsetof(struct options, paths),
+        { .name = "paths",
+          .type = PV_OPT_FLAG,
+          .field = offsetof(struct options, paths),
           .help = "List every path, however many there are." },
         PV_OPT_JSON(struct options, json),
-        { .name = "color", .type = PV_OPT_CHOICE, .arg = "WHEN", .field = offsetof(struct options, colour),
-          .choices = pv_colour_choices, .help = "Use colours: always, never, or auto (on a terminal)." },
-        { .name = "no-pager", .type = PV_OPT_FLAG, .field = offsetof(struct options, no_pager),
+        { .name = "color",
+          .type = PV_OPT_CHOICE,
+          .arg = "WHEN",
+          .field = offsetof(struct options, colour),
+          .choices = pv_colour_choices,
+          .help = "Use colours: always, never, or auto (on a terminal)." },
+        { .name = "no-pager",
+          .type = PV_OPT_FLAG,
+          .field = offsetof(struct options, no_pager),
           .help = "Do not page long output." },
         { 0 },
 };
@@ -157,7 +165,7 @@ static void put_unstaged(const struct pv_review *r, struct pv_str *out)
 {
         const struct pv_job *j = r->look.job;
         pv_review_put_heading(r, out, PV_STYLE_BOLD, "Files", NULL);
-        pv_str_put(out, j->dropped    ? "  the changes were dropped\n"
+        pv_str_put(out, j->dropped     ? "  the changes were dropped\n"
                         : j->stage_dir ? "  nothing was staged\n"
                                        : "  not staged: what the command wrote is in place already\n");
 }
@@ -185,10 +193,9 @@ static json_t *conflicts_json(const struct pv_review *r)
         json_t *list = json_array();
         for (size_t i = 0; i < r->look.changes->n; i++)
                 if (r->conflict[i])
-                        (void)json_array_append_new(list, json_pack("{s:i, s:o, s:s}", "root",
-                                                                    (int)r->look.changes->item[i].root, "path",
-                                                                    pv_json_bytes(r->look.changes->item[i].path), "why",
-                                                                    r->conflict[i]));
+                        (void)json_array_append_new(
+                                list, json_pack("{s:i, s:o, s:s}", "root", (int)r->look.changes->item[i].root, "path",
+                                                pv_json_bytes(r->look.changes->item[i].path), "why", r->conflict[i]));
         return list;
 }
 
@@ -203,10 +210,10 @@ static json_t *folds_json(const struct pv_review *r)
         pv_fold_ignored(v->change, v->item, v->n, &fold, &n);
         for (size_t i = 0; i < n; i++) {
                 pv_auto_free char *path = pv_strndup(fold[i].path, fold[i].len);
-                (void)json_array_append_new(list, json_pack("{s:o, s:I, s:I, s:I}", "path", pv_json_bytes(path), "files",
-                                                            (json_int_t)fold[i].n, "deleted",
-                                                            (json_int_t)fold[i].n_deleted, "bytes",
-                                                            (json_int_t)fold[i].size));
+                (void)json_array_append_new(list,
+                                            json_pack("{s:o, s:I, s:I, s:I}", "path", pv_json_bytes(path), "files",
+                                                      (json_int_t)fold[i].n, "deleted", (json_int_t)fold[i].n_deleted,
+                                                      "bytes", (json_int_t)fold[i].size));
         }
         return list;
 }

@@ -10,8 +10,8 @@
 #include "git/words.h"
 
 enum {
-        PV_REVIEW_ROWS_MAX = 200,   /* paths, unless all are asked for; deletions are always listed */
-        PV_REVIEW_FOLD_FROM = 20,   /* a new directory of more files is one line */
+        PV_REVIEW_ROWS_MAX = 200, /* paths, unless all are asked for; deletions are always listed */
+        PV_REVIEW_FOLD_FROM = 20, /* a new directory of more files is one line */
         PV_REVIEW_REPOS_MAX = 8,
 };
 

@@ -13,10 +13,9 @@ enum {
 /* Executables and lockfiles by the thousand in an ignored directory tell nothing. */
 static bool is_worth_telling(const struct pv_verdict *v, enum pv_attention a)
 {
-        static const uint64_t even_ignored = PV_ATTENTION_BIT(PV_ATTENTION_SETUID) |
-                                             PV_ATTENTION_BIT(PV_ATTENTION_LINK_LEAVES) |
-                                             PV_ATTENTION_BIT(PV_ATTENTION_SPECIAL_FILE) |
-                                             PV_ATTENTION_BIT(PV_ATTENTION_METADATA_LOST);
+        static const uint64_t even_ignored =
+                PV_ATTENTION_BIT(PV_ATTENTION_SETUID) | PV_ATTENTION_BIT(PV_ATTENTION_LINK_LEAVES) |
+                PV_ATTENTION_BIT(PV_ATTENTION_SPECIAL_FILE) | PV_ATTENTION_BIT(PV_ATTENTION_METADATA_LOST);
         if (!(v->reasons & PV_ATTENTION_BIT(a)))
                 return false;
         return !v->ignored || pv_attention_info(a)->host_runs || (even_ignored & PV_ATTENTION_BIT(a));
@@ -136,10 +135,11 @@ json_t *pv_review_attention_json(const struct pv_review *r)
                         const struct pv_attention_info *info = pv_attention_info((enum pv_attention)a);
                         if (!is_worth_telling(v, (enum pv_attention)a) || is_lone_dir(r, i))
                                 continue;
-                        (void)json_array_append_new(
-                                list, json_pack("{s:i, s:o, s:s, s:s, s:b}", "root", (int)r->look.verdicts.change[i].root,
-                                                "path", pv_json_bytes(r->look.verdicts.change[i].path), "reason",
-                                                info->name, "text", info->reason, "runs_on_host", info->host_runs));
+                        (void)json_array_append_new(list, json_pack("{s:i, s:o, s:s, s:s, s:b}", "root",
+                                                                    (int)r->look.verdicts.change[i].root, "path",
+                                                                    pv_json_bytes(r->look.verdicts.change[i].path),
+                                                                    "reason", info->name, "text", info->reason,
+                                                                    "runs_on_host", info->host_runs));
                 }
         }
         return list;

@@ -6,7 +6,7 @@
 #include "cmd/review.h"
 
 enum {
-        LOOKED_INTO_MAX = 500,    /* files whose first bytes are read to tell text from binary */
+        LOOKED_INTO_MAX = 500, /* files whose first bytes are read to tell text from binary */
         LARGE_BYTES = 1 << 20,
         CONFLICTS_SHOWN = 20,
         NAME_COLUMNS = 46,
@@ -51,8 +51,8 @@ void pv_review_put_conflicts(const struct pv_review *r, struct pv_str *out)
         size_t shown = 0;
         if (r->n_conflicts == 0)
                 return;
-        pv_auto_free char *title = pv_strf("%zu conflict%s with the host now", r->n_conflicts,
-                                           r->n_conflicts == 1 ? "" : "s");
+        pv_auto_free char *title =
+                pv_strf("%zu conflict%s with the host now", r->n_conflicts, r->n_conflicts == 1 ? "" : "s");
         pv_review_put_heading(r, out, PV_STYLE_RED_BOLD, title, "apply refuses these, whole");
         for (size_t i = 0; i < r->look.changes->n && shown < CONFLICTS_SHOWN; i++) {
                 const struct pv_verdict *v = &r->look.verdicts.item[i];
@@ -146,8 +146,8 @@ static void put_detail(struct listing *l, struct pv_str *b, size_t i)
         if (S_ISLNK(c->now.mode)) {
                 put_link(b, c);
         } else if (!S_ISREG(c->now.mode)) {
-                pv_str_put(b, S_ISDIR(c->now.mode) && c->kind == PV_CHANGE_ADDED ? "empty directory" :
-                                                                                   type_name(c->now.mode));
+                pv_str_put(b, S_ISDIR(c->now.mode) && c->kind == PV_CHANGE_ADDED ? "empty directory"
+                                                                                 : type_name(c->now.mode));
         } else {
                 bool binary = is_binary(l, c);
                 if (binary || c->now.size >= LARGE_BYTES || c->kind != PV_CHANGE_MODIFIED)

@@ -41,8 +41,20 @@ static void put_subjects(struct pv_str *out, const struct pv_git_ref *r)
                 pv_str_putf(out, "\n      ... and %zu more", r->ahead - r->subjects.n);
 }
 
-static void put_ref(const struct pv_review *r, struct pv_str *out, const struct pv_git_ref *ref)
+/* A branch that moved to where this new one stands: its commits are told there. NULL: none. */
+static const struct pv_git_ref *same_place(const struct pv_git_words *w, const struct pv_git_ref *ref)
 {
+        for (size_t i = 0; i < w->n_refs && ref->kind == PV_GIT_REF_ADDED; i++)
+                if (&w->ref[i] != ref && pv_streq(w->ref[i].new_id, ref->new_id) &&
+                    (w->ref[i].kind == PV_GIT_REF_MOVED || &w->ref[i] < ref))
+                        return &w->ref[i];
+        return NULL;
+}
+
+static void put_ref(const struct pv_review *r, struct pv_str *out, const struct pv_git_words *w,
+                    const struct pv_git_ref *ref)
+{
+        const struct pv_git_ref *same = same_place(w, ref);
         pv_str_put(out, "  ");
         pv_str_put(out, pv_style_on(&r->screen, PV_STYLE_CYAN));
         put_ref_name(out, ref->name);
@@ -55,6 +67,12 @@ static void put_ref(const struct pv_review *r, struct pv_str *out, const struct 
         }
         if (ref->kind == PV_GIT_REF_ADDED)
                 pv_str_put(out, " new");
+        if (same) {
+                pv_str_put(out, ", where ");
+                put_ref_name(out, same->name);
+                pv_str_put(out, " is\n");
+                return;
+        }
         if (ref->counted && (ref->ahead || ref->behind)) {
                 if (ref->ahead)
                         put_number(out, '+', ref->ahead);
@@ -74,7 +92,7 @@ static void put_refs(const struct pv_review *r, struct pv_str *out, const struct
 {
         size_t shown = r->all_paths || w->n_refs < REFS_SHOWN ? w->n_refs : REFS_SHOWN;
         for (size_t i = 0; i < shown; i++)
-                put_ref(r, out, &w->ref[i]);
+                put_ref(r, out, w, &w->ref[i]);
         size_t more = w->n_refs - shown + w->n_refs_more;
         if (more)
                 pv_str_putf(out, "  ... and %zu more references\n", more);

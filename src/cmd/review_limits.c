@@ -6,7 +6,7 @@
 #include "cmd/review.h"
 #include "evidence/observation.h"
 
-enum { EVENTS_BYTES_MAX = 8 << 20, REFUSALS_SHOWN = 10, CONTROL_COLUMNS = 44 };
+enum { EVENTS_BYTES_MAX = 8 << 20, REFUSALS_SHOWN = 10 };
 
 static const char *level_of(const struct pv_review *r, enum pv_dimension d)
 {
@@ -28,17 +28,25 @@ static const char *text_of(const json_t *object, const char *key)
         return s ? s : "";
 }
 
+/* As many names as fit, then how many there are besides. */
 static void put_controls(const struct pv_review *r, struct pv_str *out, enum pv_dimension d)
 {
-        size_t i;
+        size_t i, more = 0, room = r->screen.columns > 72 ? r->screen.columns - 36 : 36;
         json_t *one;
-        json_array_foreach(json_object_get(r->bundle, "executor_observations"), i, one) {
+        json_array_foreach(json_object_get(r->bundle, "executor_observations"), i, one)
+        {
+                pv_auto_str name = { 0 };
                 if (!pv_streq(text_of(one, "dimension"), pv_dimension_name(d)) ||
                     !json_is_true(json_object_get(one, "installed")))
                         continue;
-                pv_str_put(out, out->len ? ", " : "");
-                pv_str_put_safe(out, text_of(one, "control"));
+                pv_str_put_safe(&name, text_of(one, "control"));
+                if (more || out->len + name.len + 2 > room)
+                        more++;
+                else
+                        pv_str_putf(out, "%s%s", out->len ? ", " : "", name.s);
         }
+        if (more)
+                pv_str_putf(out, "%s+%zu", out->len ? ", " : "", more);
 }
 
 static enum pv_style style_of(const char *level, bool wanted)
@@ -54,10 +62,12 @@ static void put_sentences(const struct pv_review *r, struct pv_str *out, enum pv
 {
         size_t i, k;
         json_t *one, *sentence;
-        json_array_foreach(json_object_get(r->bundle, "executor_observations"), i, one) {
+        json_array_foreach(json_object_get(r->bundle, "executor_observations"), i, one)
+        {
                 if (!pv_streq(text_of(one, "dimension"), pv_dimension_name(d)))
                         continue;
-                json_array_foreach(json_object_get(one, "limits"), k, sentence) {
+                json_array_foreach(json_object_get(one, "limits"), k, sentence)
+                {
                         pv_str_put(out, "      not covered: ");
                         pv_str_put_safe(out, json_is_string(sentence) ? json_string_value(sentence) : "?");
                         pv_str_putc(out, '\n');
@@ -76,8 +86,7 @@ static void put_dimension(const struct pv_review *r, struct pv_str *out, enum pv
         pv_str_putf(out, "  %-17s %s%-11s%s ", name, pv_style_on(&r->screen, style_of(level, is_wanted(r, d))),
                     level ? level : "not known", pv_style_off(&r->screen));
         if (controls.len)
-                pv_put_fitted_safe(out, controls.s, r->screen.columns > 36 + CONTROL_COLUMNS ? r->screen.columns - 36 :
-                                                                                              CONTROL_COLUMNS);
+                pv_str_put(out, controls.s);
         else if (level && !is_wanted(r, d))
                 pv_str_put(out, "not asked for");
         while (out->s[out->len - 1] == ' ')
@@ -97,6 +106,17 @@ static bool any_limit(const struct pv_review *r)
         return false;
 }
 
+/* "network: unenforced" stands in the table already. */
+static bool is_in_table(const char *warning)
+{
+        for (int d = 0; d < PV_DIMENSIONS; d++) {
+                const char *name = pv_dimension_name((enum pv_dimension)d);
+                if (pv_str_has_prefix(warning, name) && pv_streq(warning + strlen(name), ": unenforced"))
+                        return true;
+        }
+        return false;
+}
+
 void pv_review_put_limits(const struct pv_review *r, struct pv_str *out)
 {
         size_t i;
@@ -109,9 +129,13 @@ void pv_review_put_limits(const struct pv_review *r, struct pv_str *out)
         pv_review_put_heading(r, out, PV_STYLE_BOLD, "Limits", r->verbose ? NULL : "-v says what they do not cover");
         for (int d = 0; d < PV_DIMENSIONS; d++)
                 put_dimension(r, out, (enum pv_dimension)d);
-        json_array_foreach(json_object_get(json_object_get(r->bundle, "safety"), "warnings"), i, warning) {
+        json_array_foreach(json_object_get(json_object_get(r->bundle, "safety"), "warnings"), i, warning)
+        {
+                const char *text = json_string_value(warning);
+                if (!text || is_in_table(text))
+                        continue;
                 pv_str_putf(out, "  %swarning:%s ", pv_style_on(&r->screen, PV_STYLE_YELLOW), pv_style_off(&r->screen));
-                pv_str_put_safe(out, json_is_string(warning) ? json_string_value(warning) : "?");
+                pv_str_put_safe(out, text);
                 pv_str_putc(out, '\n');
         }
 }
