@@ -58,6 +58,11 @@ char *pv_baseline_file(size_t root)
         return pv_strf("roots/%zu/" PV_PREIMAGES_FILE, root);
 }
 
+char *pv_baseline_snapshot(size_t root, unsigned number)
+{
+        return pv_strf("roots/%zu/" PV_PREIMAGES_FILE "-%04u", root, number);
+}
+
 /* A record that cannot be read on doubts what it does not have. */
 static void advance(struct pv_baseline *b)
 {
@@ -78,7 +83,7 @@ static enum pv_doubt judge_run(const struct pv_baseline *b)
         const struct pv_stage *s = b->s;
         const struct pv_stage_layer *top = pv_stage_top(s);
         struct pv_startclock now;
-        if (s->state == PV_STATE_SEALED)
+        if (s->state == PV_STATE_SEALED || s->state == PV_STATE_REMOVING)
                 return PV_DOUBT_NONE;
         if (!top->ran)
                 return s->state == PV_STATE_NEW ? PV_DOUBT_NONE : PV_DOUBT_REBOOT;

@@ -27,7 +27,11 @@ void pv_baseline_close(struct pv_baseline *b);
 int pv_baseline_resolve(struct pv_baseline *b, const struct pv_scan_entry *e, struct pv_preimage *out,
                         struct pv_err *err);
 
-/* The file of a root's preimages, relative to the stage's directory. The caller's. */
+/*
+ * The file of a root's preimages, and the one of them as they were when the layer of this number was frozen; relative
+ * to the stage's directory. The caller's.
+ */
 char *pv_baseline_file(size_t root);
+char *pv_baseline_snapshot(size_t root, unsigned number);
 
 #endif

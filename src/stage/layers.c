@@ -44,19 +44,72 @@ int pv_layers_open(struct pv_stage *s, struct pv_err *err)
         return 0;
 }
 
+/* Gives the directory its owner's rights and notes what it had. Returns whether that was needed and could be done. */
+static bool open_up(struct pv_stage *s, size_t root, size_t layer, const char *path, struct pv_opened *opened)
+{
+        struct stat st;
+        pv_auto_fd fd = pv_path_openat(pv_layer_fd(s, root, layer), path, O_PATH | O_DIRECTORY, 0);
+        pv_auto_free char *proc = pv_strf("/proc/self/fd/%d", fd);
+        if (fd < 0 || fstat(fd, &st) < 0 || (st.st_mode & 0700) == 0700 || chmod(proc, (st.st_mode & 07777) | 0700) < 0)
+                return false;
+        opened->dir = pv_realloc(opened->dir, opened->n + 1, sizeof *opened->dir);
+        opened->dir[opened->n++] = (struct pv_opened_dir){ root, layer, pv_strdup(path), st.st_mode & 07777 };
+        return true;
+}
+
+int pv_layer_open_dir(struct pv_stage *s, size_t root, size_t layer, const char *path, struct pv_opened *opened)
+{
+        struct pv_pathfd top = pv_layer_fd(s, root, layer);
+        pv_auto_fd fd = pv_path_openat(top, path, O_RDONLY | O_DIRECTORY, 0);
+        if (fd >= 0 && (!opened || faccessat(fd, ".", R_OK | W_OK | X_OK, AT_EACCESS) == 0))
+                return pv_fd_steal(&fd);
+        if (!opened || (fd < 0 && errno != EACCES))
+                return -1;
+        (void)open_up(s, root, layer, "", opened);
+        for (size_t at = 0; path[at]; at++) { /* from the top down: what is above must be searched first */
+                at += strcspn(path + at, "/");
+                pv_auto_free char *dir = pv_strndup(path, at);
+                (void)open_up(s, root, layer, dir, opened);
+                if (!path[at])
+                        break;
+        }
+        return pv_path_openat(top, path, O_RDONLY | O_DIRECTORY, 0);
+}
+
+void pv_layers_close_up(struct pv_stage *s, struct pv_opened *opened)
+{
+        while (opened->n > 0) { /* the deepest first */
+                struct pv_opened_dir *d = &opened->dir[--opened->n];
+                pv_auto_fd fd = pv_path_openat(pv_layer_fd(s, d->root, d->layer), d->path, O_RDONLY | O_DIRECTORY, 0);
+                if (fd >= 0)
+                        (void)fchmod(fd, d->mode);
+                free(d->path);
+        }
+        pv_freep(&opened->dir);
+}
+
+static bool is_copied(const char *attr)
+{
+        return pv_str_has_prefix(attr, "system.posix_acl_") ||
+               (pv_str_has_prefix(attr, "user.") && !pv_str_has_prefix(attr, "user.overlay."));
+}
+
 /* Attributes of the target's directory, ACLs among them, for the upper that stands for it in the view. */
 static int copy_xattrs(int from, int to)
 {
         pv_auto_free char *src = pv_strf("/proc/self/fd/%d", from), *dst = pv_strf("/proc/self/fd/%d", to);
         char names[1024];
         pv_auto_free char *value = NULL;
-        ssize_t n = listxattr(src, names, sizeof names);
+        ssize_t n = listxattr(dst, names, sizeof names);
+        for (const char *a = names; n > 0 && a < names + n; a += strlen(a) + 1)
+                if (is_copied(a) && removexattr(dst, a) < 0 && errno != ENODATA)
+                        return -1;
+        n = listxattr(src, names, sizeof names);
         if (n <= 0)
                 return n == 0 || errno == EOPNOTSUPP ? 0 : -1;
         value = pv_calloc(XATTR_MAX, 1);
         for (const char *a = names; a < names + n; a += strlen(a) + 1) {
-                if (!pv_str_has_prefix(a, "system.posix_acl_") &&
-                    (!pv_str_has_prefix(a, "user.") || pv_str_has_prefix(a, "user.overlay.")))
+                if (!is_copied(a))
                         continue;
                 ssize_t len = getxattr(src, a, value, XATTR_MAX);
                 if (len < 0 || setxattr(dst, a, value, (size_t)len, 0) < 0)

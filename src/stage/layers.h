@@ -14,6 +14,24 @@ struct pv_pathfd pv_layer_fd(struct pv_stage *s, size_t root, size_t layer);
 /* Opens them all: a missing one is PV_ERR_INPUT naming it. */
 int pv_layers_open(struct pv_stage *s, struct pv_err *err);
 
+/* Directories in layers whose owner had closed them to themselves, opened up until pv_layers_close_up(). */
+struct pv_opened {
+        struct pv_opened_dir {
+                size_t root, layer;
+                char *path;
+                mode_t mode;
+        } * dir;
+        size_t n;
+};
+
+/*
+ * Opens a directory of a layer for reading. Where modes forbid it or the way to it, they are changed and noted in
+ * opened (NULL: they are not). -1 with errno.
+ */
+int pv_layer_open_dir(struct pv_stage *s, size_t root, size_t layer, const char *path, struct pv_opened *opened);
+/* Gives back the modes of those that are still there; frees the list. */
+void pv_layers_close_up(struct pv_stage *s, struct pv_opened *opened);
+
 /*
  * Makes the directory of the newest layer for each root, empty and looking like the target's own directory: what the
  * command sees of it (mode, owner, attributes) is the upper's.

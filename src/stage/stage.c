@@ -137,6 +137,12 @@ static int open_lock(struct pv_stage *s, int flags, struct pv_err *err)
         return 0;
 }
 
+static int being_removed(const struct pv_stage *s, struct pv_err *err)
+{
+        (void)pv_err_set(err, PV_ERR_INPUT, 0, "the removal of stage %s was interrupted", s->dir);
+        return pv_err_hint(err, "drop it again");
+}
+
 /* Without its target a stage can still be opened, to be dropped; pv_stage_require_targets() is for the rest. */
 static void open_targets(struct pv_stage *s)
 {
@@ -146,6 +152,8 @@ static void open_targets(struct pv_stage *s)
 
 int pv_stage_require_targets(const struct pv_stage *s, struct pv_err *err)
 {
+        if (s->state == PV_STATE_REMOVING)
+                return being_removed(s, err);
         for (size_t i = 0; i < s->n_roots; i++)
                 if (s->roots[i].target.fd < 0)
                         return pv_err_set(err, PV_ERR_SYS, ENOENT, "the staged directory %s", s->roots[i].root.target);
@@ -170,18 +178,6 @@ static int check_places(const struct pv_stage *s, struct pv_err *err)
                 }
         }
         return 0;
-}
-
-static void add_roots(struct pv_stage *s, const struct pv_root *roots, size_t n)
-{
-        s->roots = pv_calloc(n, sizeof *s->roots);
-        s->n_roots = n;
-        for (size_t i = 0; i < n; i++) {
-                s->roots[i].root = (struct pv_root){ .kind = roots[i].kind,
-                                                     .target = pv_strdup(roots[i].target),
-                                                     .view = pv_strdup(roots[i].view) };
-                s->roots[i].target.fd = -1;
-        }
 }
 
 static int make_dir(struct pv_stage *s, const char *name, struct pv_err *err)
@@ -232,20 +228,27 @@ static int open_dir(struct pv_stage *s, const char *dir, struct pv_err *err)
         return pv_path_open_root(s->dir, &s->fd, err);
 }
 
+int pv_stage_lay_out(struct pv_stage *s, const char *dir, struct pv_err *err)
+{
+        if (pv_path_make_dirs(dir, 0700, err) < 0 || open_dir(s, dir, err) < 0 || check_places(s, err) < 0 ||
+            check_unused(s, err) < 0 || open_lock(s, O_CREAT, err) < 0 || take_lock(s, err) < 0)
+                return -1;
+        open_targets(s);
+        if (pv_stage_require_targets(s, err) < 0 || make_root_dirs(s, err) < 0)
+                return -1;
+        return pv_layers_make_top(s, err);
+}
+
 int pv_stage_create(const char *dir, const struct pv_root *roots, size_t n_roots, struct pv_stage **out,
                     struct pv_err *err)
 {
         pv_auto_stage s = pv_stage_new();
         if (n_roots == 0 || n_roots > PV_STAGE_MAX_ROOTS)
                 return pv_err_set(err, PV_ERR_USAGE, 0, "a stage has 1 to %d roots", PV_STAGE_MAX_ROOTS);
-        add_roots(s, roots, n_roots);
+        for (size_t i = 0; i < n_roots; i++)
+                pv_stage_add_root(s, &roots[i]);
         (void)pv_stage_add_layer(s, NULL, 0);
-        if (pv_path_make_dirs(dir, 0700, err) < 0 || open_dir(s, dir, err) < 0 || check_places(s, err) < 0 ||
-            check_unused(s, err) < 0 || open_lock(s, O_CREAT, err) < 0 || take_lock(s, err) < 0)
-                return -1;
-        open_targets(s);
-        if (pv_stage_require_targets(s, err) < 0 || make_root_dirs(s, err) < 0 || pv_layers_make_top(s, err) < 0 ||
-            pv_stage_write_state(s, err) < 0)
+        if (pv_stage_lay_out(s, dir, err) < 0 || pv_stage_write_state(s, err) < 0)
                 return -1;
         *out = pv_steal(&s);
         return 0;
@@ -258,7 +261,11 @@ int pv_stage_open(const char *dir, enum pv_stage_lock lock, struct pv_stage **ou
                 return -1;
         if (lock == PV_STAGE_TAKE && take_lock(s, err) < 0)
                 return -1;
-        if (pv_stage_read_state(s, err) < 0 || pv_layers_open(s, err) < 0)
+        if (pv_stage_read_state(s, err) < 0)
+                return -1;
+        if (s->state == PV_STATE_REMOVING && lock == PV_STAGE_LOOK)
+                return being_removed(s, err);
+        if (s->state != PV_STATE_REMOVING && pv_layers_open(s, err) < 0)
                 return -1;
         open_targets(s);
         struct pv_err missing = PV_ERR_INIT;

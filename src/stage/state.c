@@ -9,7 +9,7 @@
 #define STATE_FILE_MAX ((size_t)4 * 1024 * 1024)
 #define NAME_MAX_BYTES 255
 
-static const char *const state_name[] = { "new", "running", "sealed" };
+static const char *const state_name[] = { "new", "running", "sealed", "removing" };
 static const char *const kind_name[] = { "workspace", "git_dir", "mount" };
 
 struct pv_stage *pv_stage_new(void)
@@ -21,6 +21,15 @@ struct pv_stage *pv_stage_new(void)
                 memset(id, 0, sizeof id); /* never short for so few bytes (random(7)) */
         pv_hex(id, sizeof id, s->id);
         return s;
+}
+
+void pv_stage_add_root(struct pv_stage *s, const struct pv_root *root)
+{
+        s->roots = pv_realloc(s->roots, s->n_roots + 1, sizeof *s->roots);
+        s->roots[s->n_roots++] = (struct pv_stage_root){
+                .root = { .kind = root->kind, .target = pv_strdup(root->target), .view = pv_strdup(root->view) },
+                .target = PV_PATHFD_INIT,
+        };
 }
 
 struct pv_stage_layer *pv_stage_add_layer(struct pv_stage *s, const char *from, unsigned number)
@@ -203,7 +212,7 @@ static int read_members(struct pv_stage *s, const json_t *j, struct pv_err *err)
         if (version > PV_STAGE_VERSION)
                 return pv_err_set(err, PV_ERR_INPUT, 0, "made by a newer pVisor (format %d, this one knows %d)",
                                   (int)version, PV_STAGE_VERSION);
-        if (pv_json_get_str(j, "id", &id, err) < 0 || get_name(j, "state", state_name, 3, &state, err) < 0 ||
+        if (pv_json_get_str(j, "id", &id, err) < 0 || get_name(j, "state", state_name, 4, &state, err) < 0 ||
             pv_json_get_array(j, "roots", PV_STAGE_MAX_ROOTS, &roots, err) < 0 ||
             pv_json_get_array(j, "layers", PV_STAGE_MAX_LAYERS, &layers, err) < 0)
                 return -1;

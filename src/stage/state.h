@@ -2,7 +2,7 @@
 /*
  * What a stage is in memory, for the files of src/stage alone, and stage.json, where it is kept:
  *
- *   version, id, state       "new", "running" (until sealed) or "sealed"
+ *   version, id, state       "new", "running" (until sealed), "sealed" or "removing"
  *   roots[]                  kind, target, view; device and inode of the target when the last run began
  *   layers[]                 oldest first: owner (another stage's directory, or null), number there, name of the
  *                            checkpoint that froze it, and the start clock of the last run in it
@@ -17,7 +17,7 @@
 /* overlayfs takes 500 lower layers; each also costs every look-up in the view. */
 #define PV_STAGE_MAX_LAYERS 200
 
-enum pv_stage_state { PV_STATE_NEW, PV_STATE_RUNNING, PV_STATE_SEALED };
+enum pv_stage_state { PV_STATE_NEW, PV_STATE_RUNNING, PV_STATE_SEALED, PV_STATE_REMOVING };
 
 struct pv_stage_root {
         struct pv_root root; /* owned */
@@ -51,13 +51,17 @@ struct pv_stage {
         struct pv_overlay *views;
 };
 
-/* A stage with nothing in it. */
+/* A stage with nothing in it; then its roots, then its layers. */
 struct pv_stage *pv_stage_new(void);
+void pv_stage_add_root(struct pv_stage *s, const struct pv_root *root);
 struct pv_stage_layer *pv_stage_add_layer(struct pv_stage *s, const char *from, unsigned number);
 static inline struct pv_stage_layer *pv_stage_top(const struct pv_stage *s)
 {
         return &s->layers[s->n_layers - 1];
 }
+
+/* Makes the directories of a new stage with roots and layers in dir and takes its lock; all but stage.json. */
+int pv_stage_lay_out(struct pv_stage *s, const char *dir, struct pv_err *err);
 
 /* PV_ERR_SYS naming the root whose directory is not there any more. */
 int pv_stage_require_targets(const struct pv_stage *s, struct pv_err *err);
