@@ -1,0 +1,371 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs in the store: list, status, logs, kill, prune, selectors, checkpoint and fork."""
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from lib import jobs, processes
+
+HOSTILE = b"odd\x1b[2J\x1b]0;title\x07\n\xff name"
+
+
+@pytest.fixture
+def listed(pvisor):
+    """listed(cwd, *args) -> the jobs that list tells."""
+    def call(cwd, *args):
+        return json.loads(pvisor("list", "--json", *args, cwd=cwd).out)["jobs"]
+    return call
+
+
+@pytest.fixture
+def background(pv, environment):
+    """background(args, cwd) -> a running pvisor; what is left of it is killed."""
+    started = []
+
+    def start(args, cwd):
+        p = subprocess.Popen([pv, *args], cwd=cwd, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                             stderr=subprocess.DEVNULL, start_new_session=True)
+        started.append(p)
+        return p
+
+    yield start
+    for p in started:
+        if p.poll() is None:
+            p.kill()
+        p.wait()
+
+
+def wait_running(listed, cwd, count=1):
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        running = [j for j in listed(cwd) if j["state"] == "running"]
+        if len(running) == count:
+            return running
+        time.sleep(0.02)
+    raise AssertionError(f"{count} jobs do not run: {listed(cwd)}")
+
+
+# ---- the store ----
+
+def test_store_is_private(pvisor, workspace, environment):
+    pvisor("run", "--stage", "--stdio", "capture", "--", "true", cwd=workspace)
+    top = jobs.store(environment)
+    assert top.stat().st_mode & 0o7777 == 0o700
+    for path in [p for p in top.rglob("*") if "stage" not in p.relative_to(top).parts and not p.is_symlink()]:
+        assert path.stat().st_mode & 0o077 == 0, path
+
+
+def test_nothing_of_a_run_is_left_but_its_record(pvisor, workspace, environment):
+    pvisor("run", "--stage", "--", "true", cwd=workspace)
+    (job,) = jobs.job_dirs(environment)
+    assert {p.name for p in job.iterdir()} == {"request.json", "lock", "state.json", "bundle.json", "events.jsonl", "stage"}
+
+
+def test_events_tell_the_life_of_a_job(pvisor, workspace, environment):
+    pvisor("run", "--stage", "--", "sh", "-c", "echo new > new.txt", cwd=workspace)
+    pvisor("apply", "--all", cwd=workspace)
+    pvisor("undo", cwd=workspace)
+    pvisor("drop", cwd=workspace)
+    (job,) = jobs.job_dirs(environment)
+    names = [e["event"] for e in jobs.events(job)]
+    assert [n for n in names if n in ("created", "started", "ended", "applied", "undone", "dropped")] == [
+        "created", "started", "ended", "applied", "undone", "dropped"]
+
+
+@pytest.mark.parametrize("where", ["read-only", "not-a-directory"])
+def test_store_that_cannot_be_made_is_a_clear_error(pvisor, workspace, temporary, is_root, where):
+    place = temporary / "place"
+    if where == "read-only":
+        if is_root:
+            pytest.skip("root may write anywhere that is mounted writable")
+        place.mkdir(mode=0o555)
+    else:
+        place.write_text("")
+    result = pvisor("run", "--stage", "--", "true", cwd=workspace, env={"PVISOR_HOME": str(place / "store")}, code=125)
+    assert "job store" in result.err and "hint: set PVISOR_HOME" in result.err
+
+
+def test_store_of_somebody_else_is_refused(pvisor, workspace, temporary, is_root):
+    if not is_root:
+        pytest.skip("needs a second user's directory")
+    other = temporary / "other"
+    other.mkdir(mode=0o755)
+    os.chown(other, 12345, 12345)
+    result = pvisor("list", cwd=workspace, env={"PVISOR_HOME": str(other)}, code=6)
+    assert "belongs to user 12345" in result.err
+
+
+# ---- list and status ----
+
+def test_list_shows_state_changes_and_name(pvisor, workspace, listed):
+    pvisor("run", "--stage", "--name", "fix", "--", "sh", "-c", "echo 1 > a; echo 2 > b; exit 3", cwd=workspace, code=3)
+    (job,) = listed(workspace)
+    assert (job["state"], job["exit_code"], job["name"], job["changes"]) == ("ended", 3, "fix", 2)
+    text = pvisor("list", cwd=workspace).out
+    assert "ended (3)" in text and "fix" in text and "exit 3" in text
+
+
+def test_list_is_of_this_workspace(pvisor, workspace, make_workspace, listed):
+    other = make_workspace(name="other")
+    pvisor("run", "--stage", "--", "true", cwd=workspace)
+    pvisor("run", "--stage", "--", "true", cwd=other)
+    assert len(listed(workspace)) == 1
+    assert len(listed(workspace, "--all")) == 2
+    assert "1 of other workspaces" in pvisor("list", cwd=workspace).err
+
+
+def test_list_without_a_store_is_empty(pvisor, workspace, listed):
+    assert listed(workspace) == []
+    assert pvisor("list", cwd=workspace).out == ""
+
+
+def test_list_json_goes_to_stdout_alone(pvisor, workspace):
+    pvisor("run", "--stage", "--", "true", cwd=workspace)
+    json.loads(pvisor("list", "--json", cwd=workspace).out)
+
+
+def test_list_size(pvisor, workspace, listed):
+    pvisor("run", "--stage", "--", "dd", "if=/dev/zero", "of=big", "bs=1M", "count=2", "status=none", cwd=workspace)
+    (job,) = listed(workspace, "--size")
+    assert 2 << 20 <= job["size_bytes"] < 4 << 20
+    assert "MiB" in pvisor("list", "--size", cwd=workspace).out
+
+
+def test_status_tells_of_one_job(pvisor, workspace):
+    pvisor("run", "--stage", "--", "true", cwd=workspace)
+    text = pvisor("status", cwd=workspace).out
+    assert "ended, exit code 0" in text and "0 staged" in text
+    assert json.loads(pvisor("status", "last", "--json", cwd=workspace).out)["state"] == "ended"
+
+
+def test_status_review_is_review(pvisor, workspace):
+    pvisor("run", "--stage", "--", "sh", "-c", "echo new > new.txt", cwd=workspace)
+    assert "new.txt" in pvisor("status", "--review", cwd=workspace).out
+    bundle = json.loads(pvisor("status", "--review", "--json", cwd=workspace).out)
+    assert bundle["filesystem"]["counts"]["added"] == 1
+
+
+def test_hostile_names_reach_no_terminal(pvisor, pv, workspace, run):
+    make = "import os; open(os.fsencode('odd')+bytes.fromhex('%s'),'w').write('x')" % HOSTILE[3:].hex()
+    pvisor("run", "--stage", "--stdio", "capture", "--", "python3", "-c", make, "\x1b[2Jargument", cwd=workspace)
+    for command in (["list"], ["status"], ["review"], ["apply", "--all", "--dry-run"], ["apply", "--path", "README.md"],
+                    ["drop", "--path", "nothing-such"], ["undo"], ["prune", "--dry-run", "-v"]):
+        for pty in (False, True):
+            result = run([pv, *command], cwd=workspace, pty=pty)
+            text = (result.out + result.err).replace("\r\n", "\n")
+            if pty and command == ["review"]:  # its own colours
+                continue
+            assert jobs.printable(text), (command, pty, text)
+
+
+# ---- selectors ----
+
+def test_selectors(pvisor, workspace, environment):
+    pvisor("run", "--stage", "--name", "first", "--", "true", cwd=workspace)
+    pvisor("run", "--stage", "--", "true", cwd=workspace)
+    one, two = [p.name for p in jobs.job_dirs(environment)]
+
+    def selected(selector):
+        return json.loads(pvisor("status", "--json", *([selector] if selector else []), cwd=workspace).out)["id"]
+
+    newest = selected(None)
+    assert newest in (one, two) and selected("last") == newest
+    first = selected("first")
+    assert {first, newest} == {one, two}
+    assert selected(one) == one
+    assert selected(one[-4:]) == one
+    assert selected(jobs.job_dir(environment, two) / "stage") == two
+    assert "ambiguous" in pvisor("status", "run-", cwd=workspace, code=2).err
+
+
+def test_no_such_job_is_4(pvisor, workspace):
+    for command in (["status"], ["logs"], ["kill"], ["drop"], ["undo"], ["apply", "--all"], ["checkpoint"],
+                    ["inspect", "--", "true"], ["fork", "--", "true"], ["status", "nope"], ["review", "/nowhere"]):
+        result = pvisor(*command, cwd=workspace, code=4)
+        assert result.err.startswith("pvisor: "), result.err
+
+
+def test_last_is_found_from_below_the_workspace(pvisor, plain):
+    pvisor("run", "--stage", "--", "true", cwd=plain)
+    assert json.loads(pvisor("status", "--json", cwd=plain / "src").out)["workspace"] == str(plain)
+
+
+# ---- running, lost ----
+
+def test_running_job_is_shown_and_killed(pvisor, workspace, listed, background, marker):
+    p = background(["run", "--stage", "--", "sh", "-c", f"echo 1 > made; sleep 1000; : {marker}"], workspace)
+    wait_running(listed, workspace)
+    processes.wait_for(marker)
+    pvisor("kill", cwd=workspace)
+    p.wait(20)
+    processes.assert_none(marker, within=2)
+    (job,) = listed(workspace)
+    assert job["state"] == "ended" and job["end"] in ("killed", "signaled")
+    assert job["changes"] == 1
+
+
+def test_kill_escalates(pvisor, workspace, listed, background, marker):
+    background(["run", "--stage", "--", "sh", "-c", f"trap '' TERM; echo 1 > made; while :; do sleep 1; done; : {marker}"],
+               workspace)
+    wait_running(listed, workspace)
+    processes.wait_for(marker)
+    pvisor("kill", "--grace", "300ms", cwd=workspace)
+    processes.assert_none(marker, within=2)
+    (job,) = listed(workspace)
+    assert job["state"] in ("ended", "lost")
+
+
+def test_kill_of_an_ended_job_fails(pvisor, workspace):
+    pvisor("run", "--stage", "--", "true", cwd=workspace)
+    assert "does not run" in pvisor("kill", cwd=workspace, code=1).err
+
+
+def test_lost_job_is_whole(pvisor, workspace, listed, background, environment, marker):
+    p = background(["run", "--stage", "--", "sh", "-c", f"echo kept > kept.txt; sleep 1000; : {marker}"], workspace)
+    wait_running(listed, workspace)
+    processes.wait_for(marker)
+    deadline = time.monotonic() + 10
+    while not list(jobs.store(environment).glob("jobs/*/stage/roots/*/layers/*/kept.txt")):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    os.kill(p.pid, signal.SIGKILL)
+    p.wait()
+    processes.assert_none(marker, within=2)
+    (job,) = listed(workspace)
+    assert job["state"] == "lost" and job["exit_code"] is None
+    bundle = json.loads(pvisor("status", "--review", "--json", cwd=workspace).out)
+    assert bundle["run"]["exit"] is None
+    assert bundle["safety"]["levels"]["workspace_writes"] is not None  # seen at its start
+    pvisor("apply", "--all", cwd=workspace)
+    assert (workspace / "kept.txt").read_text() == "kept\n"
+
+
+def test_deciding_on_a_running_job_is_refused(pvisor, workspace, listed, background):
+    background(["run", "--stage", "--", "sh", "-c", "echo 1 > made; sleep 1000"], workspace)
+    wait_running(listed, workspace)
+    for command in (["apply", "--all"], ["drop"], ["undo"], ["checkpoint"], ["fork", "--", "true"]):
+        result = pvisor(*command, cwd=workspace, code=None)
+        assert result.code in (1, 125) and "still runs" in result.err, (command, result)
+    assert "nothing to remove" in pvisor("prune", "--unapplied", cwd=workspace).err
+
+
+def test_many_jobs_at_once(pvisor, workspace, listed, background):
+    started = [background(["run", "--stage", "--name", f"job-{i}", "--", "sh", "-c", f"echo {i} > made"], workspace)
+               for i in range(12)]
+    assert [p.wait(60) for p in started] == [0] * 12
+    found = listed(workspace)
+    assert {j["name"] for j in found} == {f"job-{i}" for i in range(12)}
+    assert all(j["changes"] == 1 for j in found)
+    for i in (3, 7):
+        pvisor("apply", f"job-{i}", "--all", "--dry-run", cwd=workspace)
+
+
+# ---- logs ----
+
+def test_logs_of_captured_output(pvisor, workspace):
+    result = pvisor("run", "--stage", "--stdio", "capture", "--", "sh", "-c", "echo out; echo err >&2", cwd=workspace)
+    assert "out\n" not in result.out
+    logs = pvisor("logs", cwd=workspace)
+    assert (logs.out, logs.err) == ("out\n", "err\n")
+    assert pvisor("logs", "--only", "stderr", cwd=workspace).out == ""
+
+
+def test_logs_to_a_terminal_are_escaped(pvisor, pv, run, workspace):
+    pvisor("run", "--stage", "--stdio", "capture", "--", "printf", "a\\tb\\n\\033[2Jc\\n", cwd=workspace)
+    assert "\x1b" in pvisor("logs", cwd=workspace).out
+    assert "\x1b[2J" not in run([pv, "logs"], cwd=workspace, pty=True).out
+    assert "\x1b[2J" in run([pv, "logs", "--raw"], cwd=workspace, pty=True).out
+
+
+def test_logs_of_output_that_was_not_kept(pvisor, workspace):
+    pvisor("run", "--stage", "--", "true", cwd=workspace)
+    assert "--stdio capture" in pvisor("logs", cwd=workspace, code=1).err
+    assert '"created"' in pvisor("logs", "--events", cwd=workspace).out
+
+
+# ---- checkpoint and fork ----
+
+def test_fork_stands_on_a_checkpoint(pvisor, workspace, listed):
+    pvisor("run", "--stage", "--name", "base", "--", "sh", "-c", "echo one > made", cwd=workspace)
+    pvisor("checkpoint", "base", "--name", "one", cwd=workspace)
+    assert pvisor("checkpoint", "base", "--list", cwd=workspace).out == "one\n"
+    pvisor("fork", "base@one", "--name", "child", "--", "sh", "-c", "cat made; echo two >> made", cwd=workspace)
+    child = next(j for j in listed(workspace) if j["name"] == "child")
+    assert child["parent"] == next(j for j in listed(workspace) if j["name"] == "base")["id"]
+    pvisor("apply", "child", "--all", cwd=workspace)
+    assert (workspace / "made").read_text() == "one\ntwo\n"
+
+
+def test_fork_leaves_its_parent_alone(pvisor, workspace):
+    pvisor("run", "--stage", "--name", "base", "--", "sh", "-c", "echo one > made", cwd=workspace)
+    pvisor("fork", "base", "--", "sh", "-c", "echo two > made; rm README.md", cwd=workspace)
+    pvisor("apply", "base", "--all", cwd=workspace)
+    assert (workspace / "made").read_text() == "one\n" and (workspace / "README.md").exists()
+
+
+def test_fork_returns_the_code_of_its_command(pvisor, workspace):
+    pvisor("run", "--stage", "--", "true", cwd=workspace)
+    pvisor("fork", "--", "sh", "-c", "exit 7", cwd=workspace, code=7)
+
+
+def test_checkpoint_names(pvisor, workspace):
+    pvisor("run", "--stage", "--", "sh", "-c", "echo one > made", cwd=workspace)
+    pvisor("checkpoint", cwd=workspace)
+    pvisor("checkpoint", cwd=workspace)
+    assert pvisor("checkpoint", "--list", cwd=workspace).out == "c1\nc2\n"
+    assert "has one named c1" in pvisor("checkpoint", "--name", "c1", cwd=workspace, code=2).err
+    pvisor("checkpoint", "--name", "../x", cwd=workspace, code=2)
+    pvisor("fork", "last@nope", "--", "true", cwd=workspace, code=None)
+
+
+# ---- prune ----
+
+def test_prune_keeps_what_is_not_decided_on(pvisor, workspace, listed):
+    pvisor("run", "--stage", "--name", "pending", "--", "sh", "-c", "echo 1 > a", cwd=workspace)
+    pvisor("run", "--stage", "--name", "nothing", "--", "true", cwd=workspace)
+    pvisor("run", "--stage", "--name", "dropped", "--", "sh", "-c", "echo 1 > b", cwd=workspace)
+    pvisor("drop", "dropped", cwd=workspace)
+    pvisor("run", "--stage", "--name", "applied", "--", "sh", "-c", "echo 1 > c", cwd=workspace)
+    pvisor("apply", "applied", "--all", cwd=workspace)
+    dry = json.loads(pvisor("prune", "--dry-run", "--json", cwd=workspace).out)
+    assert len(dry["removed"]) == 2 and len(dry["kept"]) == 2 and len(listed(workspace)) == 4
+    pvisor("prune", "--older", "1d", cwd=workspace)
+    assert len(listed(workspace)) == 4
+    pvisor("prune", cwd=workspace)
+    assert {j["name"] for j in listed(workspace)} == {"pending", "applied"}
+    pvisor("prune", "--applied", cwd=workspace)
+    assert {j["name"] for j in listed(workspace)} == {"pending"}
+    pvisor("prune", "--unapplied", cwd=workspace)
+    assert listed(workspace) == []
+
+
+def test_prune_of_an_applied_job_with_ignored_files_left(pvisor, workspace, listed):
+    pvisor("run", "--stage", "--", "sh", "-c", "echo 1 > c; mkdir out; echo 2 > out/x.bin", cwd=workspace)
+    pvisor("apply", "--all", cwd=workspace)
+    (job,) = listed(workspace)
+    assert job["changes"] > 0
+    pvisor("prune", cwd=workspace)
+    assert len(listed(workspace)) == 1
+    pvisor("prune", "--applied", cwd=workspace)
+    assert listed(workspace) == []
+
+
+def test_prune_keeps_what_another_job_stands_on(pvisor, workspace, listed):
+    pvisor("run", "--stage", "--name", "base", "--", "sh", "-c", "echo one > made", cwd=workspace)
+    pvisor("fork", "base", "--name", "child", "--", "true", cwd=workspace)
+    pvisor("drop", "base", cwd=workspace, code=None)
+    pvisor("prune", cwd=workspace)
+    pvisor("apply", "child", "--all", cwd=workspace)
+    assert (workspace / "made").read_text() == "one\n"
+
+
+def test_prune_leaves_no_trace(pvisor, workspace, environment):
+    pvisor("run", "--stage", "--", "true", cwd=workspace)
+    pvisor("prune", cwd=workspace)
+    assert list((jobs.store(environment) / "jobs").iterdir()) == []
+    pvisor("status", cwd=workspace, code=4)
