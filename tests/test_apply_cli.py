@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""apply, undo and drop as a person types them: what is selected, what is left and why, what is printed, exit codes."""
+import json
+import os
+import subprocess
+
+import pytest
+
+from lib import jobs, tree
+
+
+def script(text):
+    return ["run", "--stage", "--", "sh", "-euc", text]
+
+
+@pytest.fixture
+def agent(pvisor, workspace):
+    """agent(shell text) runs it staged in the workspace."""
+    def call(text, code=0):
+        return pvisor(*script(text), cwd=workspace, code=code)
+    return call
+
+
+@pytest.fixture
+def git(run):
+    def call(*args, cwd):
+        result = run(["git", *args], cwd=cwd)
+        assert result.code == 0, result.err
+        return result.out
+    return call
+
+
+def apply_json(pvisor, workspace, *args, code=0):
+    return json.loads(pvisor("apply", "--json", *args, cwd=workspace, code=code).out)
+
+
+MIXED = """
+echo more >> README.md
+echo new > new.txt
+rm docs/guide.txt
+mkdir -p out src/deep/er && echo x > out/x.bin && echo deep > src/deep/er/file
+echo 'echo pwned' > .git/hooks/post-commit && chmod +x .git/hooks/post-commit
+echo 'export X=1' > .envrc
+"""
+
+
+# ---- what is taken and what is left ----
+
+def test_all_takes_the_working_tree_and_says_what_it_left(agent, pvisor, workspace):
+    agent(MIXED)
+    result = pvisor("apply", "--all", cwd=workspace)
+    assert (workspace / "README.md").read_text().endswith("more\n")
+    assert (workspace / "new.txt").exists() and (workspace / "src/deep/er/file").exists()
+    assert not (workspace / "docs/guide.txt").exists()
+    for left in (".git/hooks/post-commit", ".envrc", "out/x.bin"):
+        assert not (workspace / left).exists(), left
+    for said in ("applied", ".git/hooks/post-commit", ".envrc", "out", "pvisor undo", "pvisor drop"):
+        assert said in result.out, said
+
+
+def test_naming_a_path_takes_what_all_leaves(agent, pvisor, workspace):
+    agent(MIXED)
+    pvisor("apply", "--path", ".envrc", "--path", ".git/hooks/post-commit", cwd=workspace)
+    assert (workspace / ".envrc").exists() and os.access(workspace / ".git/hooks/post-commit", os.X_OK)
+    assert not (workspace / "new.txt").exists()
+
+
+def test_naming_the_whole_does_not_take_what_runs_on_the_host(agent, pvisor, workspace):
+    agent(MIXED)
+    pvisor("apply", "--path", ".", cwd=workspace)
+    assert (workspace / "new.txt").exists()
+    assert not (workspace / ".envrc").exists() and not (workspace / ".git/hooks/post-commit").exists()
+
+
+def test_ignored_takes_ignored_files_too(agent, pvisor, workspace):
+    agent(MIXED)
+    pvisor("apply", "--all", "--ignored", cwd=workspace)
+    assert (workspace / "out/x.bin").exists()
+
+
+def test_json_tells_the_same(agent, pvisor, workspace):
+    agent(MIXED)
+    told = apply_json(pvisor, workspace, "--all")
+    assert told["batch"] and not told["refused"] and told["conflicts"] == []
+    assert set(told["left"]) == {"runs-on-host", "ignored"}
+    assert told["left"]["ignored"]["count"] >= 1
+    assert {"README.md", "new.txt", "docs/guide.txt"} <= set(told["selected"]["paths"])
+    assert told["applied"] == told["selected"]["count"]
+
+
+def test_path_include_exclude(agent, pvisor, workspace):
+    agent("echo 1 >> src/main.c; echo 2 > src/other.h; echo 3 > src/util/x.c; echo 4 > top.c")
+    pvisor("apply", "--path", "src", "--exclude", "*.h", cwd=workspace)
+    assert (workspace / "src/util/x.c").exists() and not (workspace / "src/other.h").exists()
+    assert not (workspace / "top.c").exists()
+    pvisor("apply", "--include", "*.c", cwd=workspace)
+    assert (workspace / "top.c").exists() and not (workspace / "src/other.h").exists()
+    pvisor("apply", "--all", cwd=workspace)
+    assert (workspace / "src/other.h").exists()
+
+
+def test_path_is_relative_to_where_the_person_stands(agent, pvisor, workspace):
+    agent("echo 1 >> src/main.c; echo 2 > main.c")
+    pvisor("apply", "--path", "main.c", cwd=workspace / "src")
+    assert (workspace / "src/main.c").read_text().endswith("1\n") and not (workspace / "main.c").exists()
+
+
+def test_new_parents_come_along(agent, pvisor, workspace):
+    agent("mkdir -p a/b/c; echo x > a/b/c/file; echo y > a/other")
+    pvisor("apply", "--path", "a/b/c/file", cwd=workspace)
+    assert (workspace / "a/b/c/file").exists() and not (workspace / "a/other").exists()
+
+
+def test_a_link_group_does_not_smuggle_what_runs_on_the_host(agent, pvisor, workspace):
+    agent("echo 'export X=1' > harmless.txt; ln harmless.txt .envrc")
+    result = pvisor("apply", "--all", cwd=workspace, code=None)
+    assert not (workspace / ".envrc").exists()
+    if result.code:
+        assert result.code == 2 and ".envrc" in result.err
+    pvisor("apply", "--path", ".envrc", "--path", "harmless.txt", cwd=workspace)
+    assert (workspace / ".envrc").stat().st_ino == (workspace / "harmless.txt").stat().st_ino
+
+
+def test_nothing_asked_for_is_a_usage_error(agent, pvisor, workspace):
+    agent("echo 1 > a")
+    assert "--all" in pvisor("apply", cwd=workspace, code=2).err
+    pvisor("apply", "--path", "no-such-thing", cwd=workspace, code=2)
+
+
+def test_nothing_staged_is_no_error(agent, pvisor, workspace):
+    agent("true")
+    assert "nothing" in pvisor("apply", "--all", cwd=workspace).out
+
+
+def test_repeating_is_harmless(agent, pvisor, workspace):
+    agent("echo 1 > a")
+    pvisor("apply", "--all", cwd=workspace)
+    before = tree.snapshot(workspace)
+    assert "nothing" in pvisor("apply", "--all", cwd=workspace).out
+    assert tree.snapshot(workspace) == before
+
+
+def test_unstaged_job_has_nothing_to_apply(pvisor, workspace):
+    pvisor("run", "--", "true", cwd=workspace)
+    assert "not staged" in pvisor("apply", "--all", cwd=workspace, code=1).err
+
+
+# ---- dry run ----
+
+def test_dry_run_changes_nothing(agent, pvisor, workspace):
+    agent(MIXED)
+    before = tree.snapshot(workspace)
+    assert "would apply" in pvisor("apply", "--all", "--dry-run", cwd=workspace).out
+    assert apply_json(pvisor, workspace, "--all", "--dry-run")["dry_run"] is True
+    assert tree.snapshot(workspace) == before
+    pvisor("undo", cwd=workspace, code=None)
+    assert tree.snapshot(workspace) == before
+
+
+def test_dry_run_tells_conflicts(agent, pvisor, workspace):
+    agent("echo theirs >> README.md")
+    (workspace / "README.md").write_text("mine\n")
+    told = apply_json(pvisor, workspace, "--all", "--dry-run", code=3)
+    assert [c["path"] for c in told["conflicts"]] == ["README.md"]
+
+
+# ---- conflicts ----
+
+def test_conflicts_are_all_named_and_nothing_changes(agent, pvisor, workspace):
+    agent("echo theirs >> README.md; echo theirs >> src/main.c; echo new > new.txt; rm docs/guide.txt")
+    (workspace / "README.md").write_text("mine\n")
+    (workspace / "docs/guide.txt").write_text("mine too\n")
+    before = tree.snapshot(workspace)
+    result = pvisor("apply", "--all", cwd=workspace, code=3)
+    assert "README.md" in result.err and "docs/guide.txt" in result.err and "src/main.c" not in result.err
+    assert tree.snapshot(workspace) == before
+    quiet = pvisor("apply", "-q", "--all", cwd=workspace, code=3)
+    assert "README.md" in quiet.err
+    told = apply_json(pvisor, workspace, "--all", code=3)
+    assert told["refused"] and {c["path"] for c in told["conflicts"]} == {"README.md", "docs/guide.txt"}
+    pvisor("apply", "--all", "--exclude", "README.md", "--exclude", "docs/guide.txt", cwd=workspace)
+    assert (workspace / "new.txt").exists() and (workspace / "README.md").read_text() == "mine\n"
+
+
+# ---- undo ----
+
+def test_undo_takes_the_batch_back_and_stages_it_again(agent, pvisor, workspace):
+    before = tree.snapshot(workspace)
+    agent(MIXED)
+    pvisor("apply", "--all", cwd=workspace)
+    after = tree.snapshot(workspace)
+    pvisor("undo", cwd=workspace)
+    tree.assert_same(before, tree.snapshot(workspace))
+    assert not (workspace / "new.txt").exists() and (workspace / "docs/guide.txt").exists()
+    pvisor("apply", "--all", cwd=workspace)
+    assert (workspace / "new.txt").exists()
+    assert set(after) == set(tree.snapshot(workspace))
+
+
+def test_undo_of_batches_newest_first(agent, pvisor, workspace):
+    agent("echo 1 > a; echo 2 > b")
+    pvisor("apply", "--path", "a", cwd=workspace)
+    pvisor("apply", "--path", "b", cwd=workspace)
+    listed = json.loads(pvisor("undo", "--list", "--json", cwd=workspace).out)["batches"]
+    assert [b["paths"] for b in listed] == [1, 1]
+    pvisor("undo", cwd=workspace)
+    assert (workspace / "a").exists() and not (workspace / "b").exists()
+    pvisor("undo", cwd=workspace)
+    assert not (workspace / "a").exists()
+    pvisor("undo", cwd=workspace, code=1)
+
+
+def test_undo_refuses_what_was_changed_since(agent, pvisor, workspace):
+    agent("echo 1 > a; echo 2 >> README.md")
+    pvisor("apply", "--all", cwd=workspace)
+    (workspace / "a").write_text("mine\n")
+    result = pvisor("undo", cwd=workspace, code=3)
+    assert "a" in result.err and (workspace / "a").read_text() == "mine\n"
+    assert (workspace / "README.md").read_text().endswith("2\n")
+
+
+# ---- drop ----
+
+def test_drop_then_apply_is_refused(agent, pvisor, workspace):
+    agent("echo 1 > a")
+    before = tree.snapshot(workspace)
+    pvisor("drop", cwd=workspace)
+    assert "dropped" in pvisor("apply", "--all", cwd=workspace, code=1).err
+    assert tree.snapshot(workspace) == before
+
+
+def test_drop_of_a_part(agent, pvisor, workspace):
+    agent("echo 1 > a; echo 2 > b; rm README.md; echo x > .envrc")
+    pvisor("drop", "--path", "a", "--path", "README.md", "--path", ".envrc", cwd=workspace)
+    told = apply_json(pvisor, workspace, "--all")
+    assert told["selected"]["paths"] == ["b"] and told["left"] == {}
+    assert not (workspace / "a").exists() and (workspace / "README.md").exists()
+
+
+def test_drop_dry_run(agent, pvisor, workspace):
+    agent("echo 1 > a; echo 2 > b")
+    assert "would drop 2 changes" in pvisor("drop", "--dry-run", cwd=workspace).err
+    assert "would drop 1 change " in pvisor("drop", "--dry-run", "--path", "a", cwd=workspace).err
+    pvisor("apply", "--all", cwd=workspace)
+    assert (workspace / "a").exists() and (workspace / "b").exists()
+
+
+def test_undo_after_apply_and_drop(agent, pvisor, workspace):
+    agent("echo 1 > a; echo 2 > b")
+    pvisor("apply", "--path", "a", cwd=workspace)
+    pvisor("drop", cwd=workspace)
+    assert not (workspace / "b").exists() and (workspace / "a").exists()
+    pvisor("undo", cwd=workspace)
+    assert not (workspace / "a").exists()
+
+
+# ---- git ----
+
+def test_commits_stay_and_are_named(agent, pvisor, git, workspace):
+    head = git("rev-parse", "HEAD", cwd=workspace)
+    agent("echo 1 > a; git add a; git commit -qm 'A fine commit'; echo 2 > b")
+    result = pvisor("apply", "--all", cwd=workspace)
+    assert "A fine commit" in result.out and "main" in result.out
+    assert ".git/objects" not in result.out and "index" not in result.out
+    assert git("rev-parse", "HEAD", cwd=workspace) == head
+    assert git("status", "--porcelain", cwd=workspace).splitlines() == ["?? a", "?? b"]
+
+
+def test_git_raw_takes_the_git_directory_literally(agent, pvisor, git, workspace):
+    agent("echo 1 > a; git add a; git commit -qm 'A fine commit'")
+    pvisor("apply", "--all", "--git-raw", cwd=workspace)
+    assert git("log", "-1", "--format=%s", cwd=workspace) == "A fine commit\n"
+    git("fsck", "--strict", cwd=workspace)
+
+
+def test_host_git_status_makes_no_conflict(agent, pvisor, git, workspace):
+    agent("echo 1 > a; git status -s")
+    git("status", cwd=workspace)
+    os.utime(workspace / "src")
+    pvisor("apply", "--all", cwd=workspace)
+    assert (workspace / "a").exists()
+
+
+def test_staged_git_configuration_runs_nothing_on_the_host(agent, pvisor, workspace, temporary):
+    bait = temporary / "ran-on-the-host"
+    agent(f"""
+        printf '#!/bin/sh\\ntouch {bait}\\n' > trap.sh; chmod +x trap.sh
+        git config core.fsmonitor "$PWD/trap.sh"; git config core.hooksPath "$PWD/hooks"
+        git config filter.x.clean "$PWD/trap.sh"; git config diff.external "$PWD/trap.sh"
+        echo '* filter=x' > .gitattributes; echo new > new.txt
+        git add -A; git commit -qm trap || true
+    """)
+    for command in (["review"], ["apply", "--all", "--dry-run"], ["apply", "--all", "--exclude", "trap.sh"], ["undo"],
+                    ["drop", "--path", "new.txt"]):
+        pvisor(*command, cwd=workspace)
+        assert not bait.exists(), command
