@@ -15,11 +15,23 @@
 /* X(identifier, "name", "summary for the list of commands, without a full stop") in the order of `pvisor help`. */
 #define PV_COMMANDS_MAIN(X)                                                       \
         X(run, "run", "Run a command inside a boundary, its file changes staged") \
+        X(list, "list", "List jobs")                                              \
+        X(logs, "logs", "Show what a job printed")                                \
+        X(kill, "kill", "End a running job")                                      \
         X(help, "help", "Show help for a command")                                \
         X(version, "version", "Show the version")
 
-#define PV_COMMANDS_DECIDE(X)                                                    \
-        X(review, "review", "Show what a job did and what needs attention")      \
+#define PV_COMMANDS_DECIDE(X)                                                     \
+        X(review, "review", "Show what a job did and what needs attention")       \
+        X(inspect, "inspect", "Run a command in a job's result, contained")       \
+        X(apply, "apply", "Take a job's changes into the workspace")              \
+        X(undo, "undo", "Take an applied batch back")                             \
+        X(drop, "drop", "Throw a job's changes away")                             \
+        X(checkpoint, "checkpoint", "Freeze what a job has staged, under a name") \
+        X(fork, "fork", "Start a job on what another one has staged")             \
+        X(status, "status", "Show one job")                                       \
+        X(prune, "prune", "Remove old jobs")                                      \
+        X(doctor, "doctor", "Show which limits this machine can enforce")         \
         X(completion, "completion", "Print the completion script for a shell")
 
 #define PV_COMMANDS_DIFF(X) X(diff, "diff", "Show the changes of a job as a patch")

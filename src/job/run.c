@@ -33,6 +33,7 @@
 #include "job/bundle.h"
 #include "job/run_report.h"
 #include "policy/admit.h"
+#include "stage/apply.h"
 #include "stage/change.h"
 #include "stage/stage.h"
 
@@ -43,6 +44,8 @@ void pv_run_plan_fini(struct pv_run_plan *p)
         pv_plan_freep(&p->plan);
         free(p->stage_dir);
         free(p->parent);
+        free(p->parent_stage);
+        free(p->checkpoint);
         pv_strv_fini(&p->notes);
         *p = (struct pv_run_plan){ 0 };
 }
@@ -165,6 +168,7 @@ static int create_job(struct lifecycle *l, struct pv_err *err)
                 .stage_dir = l->decided->stage_dir,
                 .origin = l->decided->origin,
                 .parent = l->decided->parent,
+                .checkpoint = l->decided->checkpoint,
         };
         if (pv_job_create(&birth, &l->live, err) < 0)
                 return -1;
@@ -188,17 +192,46 @@ static int check_roots(const struct lifecycle *l, struct pv_err *err)
         return pv_err_hint(err, "run it in that workspace, with the same --mount ...:stage options");
 }
 
+/* An existing stage: alone in it, and with what a crash left of an apply finished. */
+static int take_stage(const char *dir, struct pv_stage **out, struct pv_err *err)
+{
+        const char *did = NULL;
+        pv_auto_stage s = NULL;
+        if (pv_stage_open(dir, PV_STAGE_TAKE, &s, err) < 0 || pv_apply_recover(s, &did, err) < 0)
+                return -1;
+        if (did)
+                pv_log_note("%s", did);
+        *out = pv_steal(&s);
+        return 0;
+}
+
+static int fork_stage(struct lifecycle *l, const char *dir, struct pv_err *err)
+{
+        pv_auto_stage parent = NULL;
+        if (take_stage(l->decided->parent_stage, &parent, err) < 0)
+                return -1;
+        return pv_stage_fork(parent, l->decided->checkpoint, dir, &l->stage, err);
+}
+
 static int open_stage(struct lifecycle *l, struct pv_err *err)
 {
         const char *dir = l->live.job->stage_dir;
+        int done = -1;
         if (!l->plan->staged)
                 return 0;
-        if (l->decided->origin == PV_JOB_CONTINUES) {
-                if (pv_stage_open(dir, PV_STAGE_TAKE, &l->stage, err) < 0 || check_roots(l, err) < 0)
-                        return -1;
-        } else if (pv_stage_create(dir, l->plan->roots, l->plan->n_roots, &l->stage, err) < 0) {
-                return -1;
+        switch (l->decided->origin) {
+        case PV_JOB_CONTINUES:
+                done = take_stage(dir, &l->stage, err);
+                break;
+        case PV_JOB_FORKED:
+                done = fork_stage(l, dir, err);
+                break;
+        case PV_JOB_NEW:
+                done = pv_stage_create(dir, l->plan->roots, l->plan->n_roots, &l->stage, err);
+                break;
         }
+        if (done < 0 || (l->decided->origin != PV_JOB_NEW && check_roots(l, err) < 0))
+                return -1;
         return pv_stage_begin_run(l->stage, &l->overlays, &l->n_overlays, err);
 }
 

@@ -22,7 +22,9 @@ struct pv_run_plan {
         struct pv_plan *plan;
         char *stage_dir; /* --stage DIR or the continued stage, absolute; NULL: in the job's directory */
         enum pv_job_origin origin;
-        char *parent;         /* id of the job that is continued, when it is known; or NULL */
+        char *parent;         /* id of the job that is continued, when it is known, or forked; or NULL */
+        char *parent_stage;   /* when FORKED: the stage to stand on, absolute */
+        char *checkpoint;     /* when FORKED: of that stage; NULL: as it is now */
         struct pv_strv notes; /* what the person should read */
 };
 void pv_run_plan_fini(struct pv_run_plan *p);
