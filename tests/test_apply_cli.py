@@ -137,7 +137,7 @@ def test_repeating_is_harmless(agent, pvisor, workspace):
     pvisor("apply", "--all", cwd=workspace)
     before = tree.snapshot(workspace)
     assert "nothing" in pvisor("apply", "--all", cwd=workspace).out
-    assert tree.snapshot(workspace) == before
+    tree.assert_same(before, tree.snapshot(workspace))
 
 
 def test_unstaged_job_has_nothing_to_apply(pvisor, workspace):
@@ -152,9 +152,9 @@ def test_dry_run_changes_nothing(agent, pvisor, workspace):
     before = tree.snapshot(workspace)
     assert "would apply" in pvisor("apply", "--all", "--dry-run", cwd=workspace).out
     assert apply_json(pvisor, workspace, "--all", "--dry-run")["dry_run"] is True
-    assert tree.snapshot(workspace) == before
+    tree.assert_same(before, tree.snapshot(workspace))
     pvisor("undo", cwd=workspace, code=None)
-    assert tree.snapshot(workspace) == before
+    tree.assert_same(before, tree.snapshot(workspace))
 
 
 def test_dry_run_tells_conflicts(agent, pvisor, workspace):
@@ -173,7 +173,7 @@ def test_conflicts_are_all_named_and_nothing_changes(agent, pvisor, workspace):
     before = tree.snapshot(workspace)
     result = pvisor("apply", "--all", cwd=workspace, code=3)
     assert "README.md" in result.err and "docs/guide.txt" in result.err and "src/main.c" not in result.err
-    assert tree.snapshot(workspace) == before
+    tree.assert_same(before, tree.snapshot(workspace))
     quiet = pvisor("apply", "-q", "--all", cwd=workspace, code=3)
     assert "README.md" in quiet.err
     told = apply_json(pvisor, workspace, "--all", code=3)
@@ -226,7 +226,7 @@ def test_drop_then_apply_is_refused(agent, pvisor, workspace):
     before = tree.snapshot(workspace)
     pvisor("drop", cwd=workspace)
     assert "dropped" in pvisor("apply", "--all", cwd=workspace, code=1).err
-    assert tree.snapshot(workspace) == before
+    tree.assert_same(before, tree.snapshot(workspace))
 
 
 def test_drop_of_a_part(agent, pvisor, workspace):

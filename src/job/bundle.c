@@ -90,7 +90,7 @@ json_t *pv_bundle_make(const struct pv_bundle_facts *f)
                          pv_bundle_filesystem(f->job, f->plan, f->changes), "network",
                          pv_bundle_network(f->plan, pv_record_level(f->observations, extent, PV_DIM_NETWORK)),
                          "environment", pv_bundle_environment(f->plan), "resources",
-                         pv_bundle_resources(&f->plan->limits, f->observations, f->exit), "lineage",
+                         pv_bundle_resources(&f->plan->limits, f->observations, f->started, f->exit), "lineage",
                          lineage_json(f->job), "artifacts", artifacts_json(f));
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 #include "base/clock.h"
 #include "base/json.h"
+#include "boundary/limits.h"
 #include "job/bundle.h"
 #include "job/store_internal.h"
 
@@ -192,21 +193,46 @@ static json_t *used_json(const struct pv_exit *e)
                          (json_int_t)u->ru_maxrss * 1024);
 }
 
-json_t *pv_bundle_resources(const struct pv_limits *asked, const struct pv_observations *observations,
+/* What is in force of a limit, by the control of that name; 0: none, or not known. */
+static uint64_t in_force(const struct pv_observations *all, const char *limit)
+{
+        for (unsigned i = 0; i < all->n && i < PV_CONTROLS_MAX; i++) {
+                const struct pv_observation *o = &all->item[i];
+                if (o->dimension == PV_DIM_RESOURCES && o->installed && pv_streq(o->control, limit))
+                        return o->effective;
+        }
+        return 0;
+}
+
+static json_t *effective_json(const struct pv_observations *all, const struct pv_limits *asked, bool started)
+{
+        if (!all || !started)
+                return json_null();
+        const struct pv_limits effective = {
+                .timeout_ms = asked->timeout_ms, /* this process's own clock */
+                .memory_bytes = in_force(all, PV_LIMIT_MEMORY),
+                .max_processes = in_force(all, PV_LIMIT_PROCESSES),
+                .max_cpu_ms = in_force(all, PV_LIMIT_CPU_TIME),
+                .max_open_files = in_force(all, PV_LIMIT_OPEN_FILES),
+                .max_file_bytes = in_force(all, PV_LIMIT_FILE_SIZE),
+        };
+        return limits_json(&effective);
+}
+
+json_t *pv_bundle_resources(const struct pv_limits *asked, const struct pv_observations *observations, bool started,
                             const struct pv_exit *exit)
 {
         json_t *mechanisms = json_array(), *sentences = json_array();
-        bool installed = false;
         for (unsigned i = 0; observations && i < observations->n && i < PV_CONTROLS_MAX; i++) {
                 const struct pv_observation *o = &observations->item[i];
                 if (o->dimension != PV_DIM_RESOURCES || !o->installed)
                         continue;
-                installed = true;
-                (void)json_array_append_new(mechanisms, pv_json_bytes(o->mechanism));
+                pv_auto_free char *mechanism = pv_strf("%s: %s", o->control, o->mechanism);
+                (void)json_array_append_new(mechanisms, pv_json_bytes(mechanism));
                 for (unsigned k = 0; k < o->n_limits && k < PV_LIMITS_MAX; k++)
                         (void)json_array_append_new(sentences, pv_json_bytes(o->limits[k]));
         }
         return json_pack("{s:o, s:o, s:o, s:o, s:o}", "requested", limits_json(asked), "effective",
-                         installed ? limits_json(asked) : json_null(), "mechanism", mechanisms, "limits", sentences,
+                         effective_json(observations, asked, started), "mechanism", mechanisms, "limits", sentences,
                          "used", used_json(exit));
 }

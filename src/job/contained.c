@@ -38,7 +38,10 @@
 struct pv_contained {
         struct pv_stage *stage; /* borrowed */
         enum pv_contained_view view;
-        struct pv_plan *plan;  /* the job's, tightened; argv, cwd, env and the time limit are set for each run */
+        struct pv_plan *plan;        /* the job's, tightened; argv, cwd, env and the time limit are set for each run */
+        enum pv_home_mode home_mode; /* for a person's command; git gets an empty HOME with its own files in it */
+        size_t n_mounts;             /* the job's, of the plan's; those that git gets follow */
+        size_t n_all_mounts;
         struct pv_strv passed; /* names of variables that the person passed to the job */
         unsigned runs;
 };
@@ -63,6 +66,27 @@ static void tighten(struct pv_plan *p)
                         p->mounts[i].access = PV_MOUNT_READ;
         /* Their probes are not run again, so nothing here could prove a dimension; that they are installed is checked. */
         memset(p->required, 0, sizeof p->required);
+}
+
+/*
+ * The person's own settings of git, above all what they ignore everywhere, read-only in an otherwise empty HOME: the
+ * whole HOME would cost each question a hundred masks.
+ */
+static void add_git_files(struct pv_contained *c)
+{
+        static const char *const files[] = { ".gitconfig", ".config/git", ".gitignore", ".gitignore_global" };
+        struct pv_plan *p = c->plan;
+        c->n_mounts = p->n_mounts;
+        p->mounts = pv_realloc(p->mounts, p->n_mounts + sizeof files / sizeof *files, sizeof *p->mounts);
+        for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+                pv_auto_free char *dst = pv_path_join(p->home, files[i]);
+                char *src = realpath(dst, NULL);
+                if (src)
+                        p->mounts[p->n_mounts++] =
+                                (struct pv_mount){ .src = src, .dst = pv_steal(&dst), .access = PV_MOUNT_READ };
+        }
+        c->n_all_mounts = p->n_mounts;
+        c->home_mode = p->home_mode;
 }
 
 /* Removes the throw-away directories of processes that are gone. */
@@ -95,6 +119,7 @@ int pv_contained_open(const struct pv_job *job, struct pv_stage *stage, enum pv_
                 return pv_err_set(err, PV_ERR_INPUT, 0, "job %s is damaged: its request and its stage differ in roots",
                                   job->id);
         tighten(c->plan);
+        add_git_files(c);
         c->passed = c->plan->env_passed;
         c->plan->env_passed = (struct pv_strv){ 0 };
         sweep(stage);
@@ -106,6 +131,8 @@ void pv_contained_free(struct pv_contained *c)
 {
         if (!c)
                 return;
+        if (c->plan)
+                c->plan->n_mounts = c->n_all_mounts ? c->n_all_mounts : c->plan->n_mounts;
         pv_plan_free(c->plan);
         pv_strv_fini(&c->passed);
         free(c);
@@ -225,15 +252,17 @@ static void clear_environment(struct pv_plan *p)
 }
 
 /* For a person's command: as a run's, with the values of now. */
-static void set_person_environment(struct pv_contained *c)
+static void prepare_for_person(struct pv_contained *c)
 {
         clear_environment(c->plan);
         pv_env_fill(c->plan, environ, &c->passed);
+        c->plan->home_mode = c->home_mode;
+        c->plan->n_mounts = c->n_mounts;
         c->plan->limits.timeout_ms = 0;
 }
 
 /* For git: nothing of the person's, no question on a terminal, no lock taken, every repository in the view allowed. */
-static void set_git_environment(struct pv_contained *c)
+static void prepare_for_git(struct pv_contained *c)
 {
         static const char *const fixed[] = {
                 "PATH=" SYSTEM_PATH,     "LANG=C.UTF-8",       "GIT_OPTIONAL_LOCKS=0",
@@ -244,6 +273,8 @@ static void set_git_environment(struct pv_contained *c)
         pv_strv_take(&c->plan->env, pv_strf("HOME=%s", c->plan->home));
         for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
                 pv_strv_add(&c->plan->env, fixed[i]);
+        c->plan->home_mode = PV_HOME_EMPTY;
+        c->plan->n_mounts = c->n_all_mounts;
         c->plan->limits.timeout_ms = GIT_TIME_MS;
 }
 
@@ -254,7 +285,7 @@ int pv_contained_run(struct pv_contained *c, const struct pv_contained_command *
         if (throwaway_make(c, &t, err) < 0)
                 return -1;
         set_command(c->plan, command->argv, command->cwd ? command->cwd : pv_contained_workspace(c));
-        set_person_environment(c);
+        prepare_for_person(c);
         auto_boundary b = NULL; /* declared after t, so that it ends first */
         if (start(c, &t, command->stdio, command->terminal, &b, err) < 0 || pv_boundary_wait(b, &end, err) < 0)
                 return -1;
@@ -314,7 +345,7 @@ static int run_collected(struct pv_contained *c, char *const argv[], int in, siz
         if (throwaway_make(c, &t, err) < 0)
                 return -1;
         set_command(c->plan, argv, pv_contained_workspace(c));
-        set_git_environment(c);
+        prepare_for_git(c);
         auto_boundary b = NULL;
         uint64_t deadline = pv_clock_monotonic_ms() + GIT_TIME_MS;
         if (start(c, &t, (int[]){ in < 0 ? null : in, to, null }, false, &b, err) < 0)
