@@ -24,14 +24,8 @@
 #define PV_COMMANDS_DECIDE(X)                                                     \
         X(review, "review", "Show what a job did and what needs attention")       \
         X(inspect, "inspect", "Run a command in a job's result, contained")       \
-        X(apply, "apply", "Take a job's changes into the workspace")              \
-        X(undo, "undo", "Take an applied batch back")                             \
-        X(drop, "drop", "Throw a job's changes away")                             \
-        X(checkpoint, "checkpoint", "Freeze what a job has staged, under a name") \
         X(fork, "fork", "Start a job on what another one has staged")             \
         X(status, "status", "Show one job")                                       \
-        X(prune, "prune", "Remove old jobs")                                      \
-        X(doctor, "doctor", "Show which limits this machine can enforce")         \
         X(completion, "completion", "Print the completion script for a shell")
 
 #define PV_COMMANDS_DIFF(X) X(diff, "diff", "Show the changes of a job as a patch")
