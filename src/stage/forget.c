@@ -20,10 +20,9 @@
 #include <sys/sysmacros.h>
 #include <sys/xattr.h>
 #include "base/fd.h"
-#include "stage/baseline.h"
 #include "stage/change.h"
 #include "stage/layers.h"
-#include "stage/scan.h"
+#include "stage/rebase.h"
 
 #define OPAQUE_XATTR "user.overlay.opaque"
 
@@ -296,109 +295,46 @@ static int forget_entry(struct forgetting *f, size_t i)
 /* Preimages */
 
 /* What was applied is what the host has; its inode and ctime there are not known here, so content decides. */
-static void to_applied(struct forgetting *f, const struct pv_change *x, struct pv_preimage *out)
+static void find_applied(struct forgetting *f, const struct pv_change *x, struct pv_facts *out)
 {
-        pv_auto_fd parent = -1;
-        *out = (struct pv_preimage){ .host = x->now };
-        out->host.ino = 0;
-        out->host.nlink = 1;
-        out->host.ctime = (struct timespec){ 0 };
-        if (!pv_facts_exist(&x->now) || !*x->path)
+        *out = x->now;
+        out->ino = 0;
+        out->nlink = 1;
+        out->ctime = (struct timespec){ 0 };
+        if (!pv_facts_exist(&x->now))
                 return;
         const char *name = last_name(x->path);
         pv_auto_free char *dir = pv_strndup(x->path, name > x->path ? (size_t)(name - x->path) - 1 : 0);
-        parent = pv_layer_open_dir(f->s, x->root, x->layer, dir, NULL);
-        if (parent < 0 || pv_facts_get_xattrs(parent, name, PV_FACTS_STAGED, &out->host.xattrs) < 0 ||
-            (S_ISREG(x->now.mode) && pv_facts_hash(parent, name, &out->host) < 0))
-                out->doubt = PV_DOUBT_UNREADABLE;
+        pv_auto_fd parent = pv_layer_open_dir(f->s, x->root, x->layer, dir, f->shared[x->layer] ? NULL : &f->opened);
+        if (parent < 0)
+                return; /* without a hash whatever the host has is a conflict */
+        (void)pv_facts_get_xattrs(parent, *name ? name : ".", PV_FACTS_STAGED, &out->xattrs);
+        if (S_ISREG(x->now.mode))
+                (void)pv_facts_hash(parent, name, out);
 }
 
-/* Copies the old records with those of the selected items left out or renewed. */
-struct rewriting {
-        struct forgetting *f;
-        unsigned root;
-        struct pv_preimage_reader *in;
-        struct pv_preimage_writer *out;
-        const char *path; /* of the next old record; NULL: there is none */
-        struct pv_preimage old;
-};
-
-static int next_old(struct rewriting *r)
+static int forget_preimages(struct forgetting *f)
 {
-        struct pv_err *err = r->f->err;
-        int k = pv_preimages_next(r->in, &r->path, &r->old, err);
-        if (k <= 0)
-                r->path = NULL;
-        if (k < 0 && err->kind == PV_ERR_INPUT) { /* what a damaged file still has is kept */
-                pv_err_clear(err);
-                return 0;
-        }
-        return k < 0 ? -1 : 0;
-}
-
-static int copy_until(struct rewriting *r, const char *path)
-{
-        while (r->path && (!path || pv_path_order(r->path, path) < 0))
-                if (pv_preimages_put(r->out, r->path, &r->old, r->f->err) < 0 || next_old(r) < 0)
-                        return -1;
-        return 0;
-}
-
-static int rewrite_item(struct rewriting *r, size_t i)
-{
-        const struct pv_change *x = &r->f->c->item[i];
-        struct pv_preimage p;
-        if (copy_until(r, x->path) < 0)
-                return -1;
-        bool had = r->path && pv_streq(r->path, x->path);
-        if (r->f->remains[i] && r->f->fate == PV_CHANGES_APPLIED) {
-                to_applied(r->f, x, &p);
-                if (pv_preimages_put(r->out, x->path, &p, r->f->err) < 0)
-                        return -1;
-        } else if (r->f->remains[i] && had && pv_preimages_put(r->out, x->path, &r->old, r->f->err) < 0) {
-                return -1;
-        }
-        return had ? next_old(r) : 0;
-}
-
-static int rewrite_all(struct rewriting *r)
-{
-        if (next_old(r) < 0)
-                return -1;
-        for (size_t i = 0; i < r->f->c->n; i++)
-                if (r->f->c->item[i].root == r->root && r->f->selected[i] && rewrite_item(r, i) < 0)
-                        return -1;
-        return copy_until(r, NULL);
-}
-
-static int rewrite_preimages(struct forgetting *f, unsigned root, const char *file)
-{
-        struct rewriting r = { .f = f, .root = root };
-        int result = -1;
-        if (pv_preimages_open(f->s->fd.fd, file, &r.in, f->err) < 0 && f->err->kind == PV_ERR_INPUT)
-                return 0; /* damaged: it stays so, and doubts all */
-        if (r.in && pv_preimages_create(f->s->fd.fd, file, &r.out, f->err) == 0)
-                result = rewrite_all(&r);
-        if (result == 0)
-                result = pv_preimages_finish(pv_steal(&r.out), f->err);
-        pv_preimages_abandon(r.out);
-        pv_preimages_close(r.in);
-        return result;
-}
-
-/* Those of now, and those that forks of our checkpoints will start from. */
-static int rewrite_all_preimages(struct forgetting *f)
-{
-        for (unsigned root = 0; root < f->s->n_roots; root++) {
-                pv_auto_free char *now = pv_baseline_file(root);
-                if (rewrite_preimages(f, root, now) < 0)
-                        return -1;
-                for (size_t k = 0; k + 1 < f->s->n_layers; k++) {
-                        pv_auto_free char *kept = pv_baseline_snapshot(root, f->s->layers[k].number);
-                        if (!f->s->layers[k].from && rewrite_preimages(f, root, kept) < 0)
-                                return -1;
+        size_t n = 0, n_facts = 0;
+        for (size_t i = 0; i < f->c->n; i++)
+                n_facts += f->selected[i] && f->remains[i];
+        pv_auto_free struct pv_rebase *list = pv_calloc(f->c->n, sizeof *list);
+        pv_auto_free struct pv_facts *facts = pv_calloc(n_facts, sizeof *facts);
+        n_facts = 0;
+        for (size_t i = 0; i < f->c->n; i++) {
+                const struct pv_change *x = &f->c->item[i];
+                if (!f->selected[i] || (f->remains[i] && f->fate == PV_CHANGES_DROPPED))
+                        continue;
+                list[n] = (struct pv_rebase){ .root = x->root, .path = x->path };
+                if (f->remains[i]) {
+                        find_applied(f, x, &facts[n_facts]);
+                        list[n].facts = &facts[n_facts++];
                 }
+                n++;
         }
+        for (unsigned root = 0; root < f->s->n_roots; root++)
+                if (pv_rebase_root(f->s, root, list, n, PV_PREIMAGE_CACHED, f->err) < 0)
+                        return -1;
         return 0;
 }
 
@@ -410,7 +346,7 @@ static int forget(struct forgetting *f)
                 if (f->selected[i] && forget_entry(f, i) < 0)
                         return -1;
         close_parents(f);
-        return rewrite_all_preimages(f);
+        return forget_preimages(f);
 }
 
 int pv_changes_forget(struct pv_stage *s, const struct pv_changes *c, const bool *selected, enum pv_changes_fate fate,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "stage/layers.h"
+#include "stage/settle.h"
 
 #include <fcntl.h>
 #include <string.h>
@@ -137,7 +138,8 @@ int pv_layers_make_top(struct pv_stage *s, struct pv_err *err)
 {
         for (size_t i = 0; i < s->n_roots; i++) {
                 pv_auto_free char *name = layer_name(i, pv_stage_top(s)->number);
-                if (pv_layer_make_like(s->fd.fd, name, s->roots[i].target.fd) < 0)
+                if (pv_layer_make_like(s->fd.fd, name, s->roots[i].target.fd) < 0 ||
+                    pv_layer_fd(s, i, s->n_layers - 1).fd < 0)
                         return pv_err_set(err, PV_ERR_SYS, errno, "make the layer %s/%s for %s", s->dir, name,
                                           s->roots[i].root.target);
         }
@@ -208,14 +210,33 @@ void pv_dependents_remove(const struct pv_stage *s, const char *owner_dir)
         (void)unlink(file);
 }
 
-int pv_layers_find_shared(const struct pv_stage *s, bool **shared, struct pv_err *err)
+int pv_layers_find_shared(struct pv_stage *s, bool **shared, struct pv_err *err)
 {
-        unsigned up_to = 0;
-        if (pv_dependents_find(s, &up_to, err) < 0)
+        if (pv_dependents_find(s, &s->stood_on, err) < 0)
                 return -1;
         bool *out = pv_calloc(s->n_layers, sizeof *out);
         for (size_t k = 0; k < s->n_layers; k++)
-                out[k] = s->layers[k].from || s->layers[k].number < up_to;
+                out[k] = pv_stage_layer_is_shared(s, 0, (unsigned)k);
         *shared = out;
         return 0;
+}
+
+unsigned pv_stage_n_layers(const struct pv_stage *s, size_t root)
+{
+        (void)root; /* a layer spans all roots */
+        return (unsigned)s->n_layers;
+}
+
+struct pv_pathfd pv_stage_layer(const struct pv_stage *s, size_t root, unsigned layer)
+{
+        return (struct pv_pathfd){ s->layers[layer].fd[root] };
+}
+
+bool pv_stage_layer_is_shared(const struct pv_stage *s, size_t root, unsigned layer)
+{
+        (void)root;
+        const struct pv_stage_layer *l = &s->layers[layer];
+        if (l->from || (s->state == PV_STATE_RUNNING && !s->taken))
+                return true;
+        return l->number < s->stood_on;
 }

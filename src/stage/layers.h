@@ -51,7 +51,7 @@ int pv_dependents_find(const struct pv_stage *s, unsigned *up_to, struct pv_err 
 int pv_dependents_add(const struct pv_stage *s, const char *owner_dir, unsigned number, struct pv_err *err);
 void pv_dependents_remove(const struct pv_stage *s, const char *owner_dir);
 
-/* shared[i]: layer i is not this stage's, or another stage stands on it. An array of n_layers, the caller's. */
-int pv_layers_find_shared(const struct pv_stage *s, bool **shared, struct pv_err *err);
+/* Looks again who stands on this stage. shared[i]: layer i is not this stage's own, another one stands on it, or it runs. An array of n_layers, the caller's. */
+int pv_layers_find_shared(struct pv_stage *s, bool **shared, struct pv_err *err);
 
 #endif

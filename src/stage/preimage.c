@@ -176,13 +176,29 @@ int pv_preimages_put(struct pv_preimage_writer *w, const char *path, const struc
         return 0;
 }
 
-int pv_preimages_finish(struct pv_preimage_writer *w, struct pv_err *err)
+static int replace(struct pv_preimage_writer *w, enum pv_preimage_flags flags, struct pv_err *err)
+{
+        if (flags & PV_PREIMAGE_DURABLE && fsync(w->fd) < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "sync %s", w->name);
+        if (renameat(w->dirfd, w->tmp, w->dirfd, w->name) < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "rename to %s", w->name);
+        if (!(flags & PV_PREIMAGE_DURABLE))
+                return 0;
+        const char *slash = strrchr(w->name, '/');
+        pv_auto_free char *dir = slash ? pv_strndup(w->name, (size_t)(slash - w->name)) : pv_strdup(".");
+        pv_auto_fd fd = openat(w->dirfd, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (fd < 0 || fsync(fd) < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "sync the directory of %s", w->name);
+        return 0;
+}
+
+int pv_preimages_finish(struct pv_preimage_writer *w, enum pv_preimage_flags flags, struct pv_err *err)
 {
         int r = w->block.len ? flush_block(w, err) : 0;
         if (r == 0)
                 r = flush_block(w, err);
-        if (r == 0 && renameat(w->dirfd, w->tmp, w->dirfd, w->name) < 0)
-                r = pv_err_set(err, PV_ERR_SYS, errno, "rename to %s", w->name);
+        if (r == 0)
+                r = replace(w, flags, err);
         if (r < 0)
                 pv_preimages_abandon(w);
         else

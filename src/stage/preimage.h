@@ -40,7 +40,12 @@ struct pv_preimage_writer;
 int pv_preimages_create(int dirfd, const char *name, struct pv_preimage_writer **out, struct pv_err *err);
 /* Paths come in the order of the walk, each once. */
 int pv_preimages_put(struct pv_preimage_writer *w, const char *path, const struct pv_preimage *p, struct pv_err *err);
-int pv_preimages_finish(struct pv_preimage_writer *w, struct pv_err *err); /* w is free()d either way */
+enum pv_preimage_flags {
+        PV_PREIMAGE_CACHED = 0,
+        PV_PREIMAGE_DURABLE = 1 << 0, /* synced to disk before it replaces the old one, and the directory after */
+};
+int pv_preimages_finish(struct pv_preimage_writer *w, enum pv_preimage_flags flags,
+                        struct pv_err *err); /* w is free()d either way */
 void pv_preimages_abandon(struct pv_preimage_writer *w);
 
 /* Reads it. A missing file reads as an empty one; *out is the caller's. */

@@ -36,7 +36,7 @@ static int seal_root(struct pv_stage *s, size_t root, struct pv_pathfd view, str
         if (r == 0)
                 r = pv_scan_root(s, root, &v, err);
         if (r == 0)
-                r = pv_preimages_finish(pv_steal(&seal.out), err);
+                r = pv_preimages_finish(pv_steal(&seal.out), PV_PREIMAGE_CACHED, err);
         pv_preimages_abandon(seal.out);
         pv_baseline_close(seal.base);
         return r;

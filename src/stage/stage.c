@@ -265,7 +265,8 @@ int pv_stage_open(const char *dir, enum pv_stage_lock lock, struct pv_stage **ou
                 return -1;
         if (s->state == PV_STATE_REMOVING && lock == PV_STAGE_LOOK)
                 return being_removed(s, err);
-        if (s->state != PV_STATE_REMOVING && pv_layers_open(s, err) < 0)
+        if (s->state != PV_STATE_REMOVING &&
+            (pv_layers_open(s, err) < 0 || pv_dependents_find(s, &s->stood_on, err) < 0))
                 return -1;
         open_targets(s);
         struct pv_err missing = PV_ERR_INIT;

@@ -46,6 +46,7 @@ struct pv_stage {
         size_t n_roots;
         struct pv_stage_layer *layers; /* oldest first; the last one is the upper */
         size_t n_layers;
+        unsigned stood_on; /* another stage stands on our own layers below this number */
         struct pv_clockwatch watch;
         struct pv_overlay *overlays; /* handed out, n_roots each; NULL until asked for */
         struct pv_overlay *views;
