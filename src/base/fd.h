@@ -28,10 +28,15 @@ static inline int pv_fd_steal(int *fd)
         return r;
 }
 
+/* Frees what the pointer at p points to and clears that pointer. Copied: p may be the address of any object pointer. */
 static inline void pv_freep(void *p)
 {
         int e = errno;
-        free(*(void **)p);
+        void *memory;
+        __builtin_memcpy(&memory, p, sizeof memory);
+        free(memory);
+        memory = NULL;
+        __builtin_memcpy(p, &memory, sizeof memory);
         errno = e;
 }
 #define pv_auto_free __attribute__((cleanup(pv_freep)))
