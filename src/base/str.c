@@ -203,8 +203,8 @@ void pv_strv_fini(struct pv_strv *v)
 {
         for (size_t i = 0; i < v->n; i++)
                 pv_freep(&v->v[i]);
-        pv_freep(&v->v);
-        v->n = 0;
+        free(v->v);
+        *v = (struct pv_strv){ 0 };
 }
 
 void pv_strv_take(struct pv_strv *v, char *s)

@@ -373,13 +373,15 @@ static int follow(struct lifecycle *l)
         remove_scratch(l);
         compute_changes(l, &changes);
         int code = exit_code(&end);
+        const struct pv_job_end how = {
+                .state = PV_JOB_ENDED,
+                .end = pv_run_end_name(end.end),
+                .exit_code = code,
+                .changes = changes ? (long long)changes->n : -1,
+        };
+        pv_job_conclude(&l->live, &how); /* the bundle tells it, too */
         write_bundle(l, &end, changes, NULL);
-        end_job(l, &(struct pv_job_end){
-                           .state = PV_JOB_ENDED,
-                           .end = pv_run_end_name(end.end),
-                           .exit_code = code,
-                           .changes = changes ? (long long)changes->n : -1,
-                   });
+        end_job(l, &how);
         const struct pv_run_outcome outcome = {
                 .job = l->live.job,
                 .plan = l->plan,
@@ -398,10 +400,11 @@ static void give_up(struct lifecycle *l, const struct pv_err *failure)
         int code = pv_run_exit_code(failure);
         ignore_signals();
         remove_scratch(l);
+        const struct pv_job_end how = { .state = PV_JOB_FAILED, .exit_code = code, .changes = -1, .failure = failure };
         if (l->live.job) {
+                pv_job_conclude(&l->live, &how);
                 write_bundle(l, NULL, NULL, failure);
-                end_job(l, &(struct pv_job_end){
-                                   .state = PV_JOB_FAILED, .exit_code = code, .changes = -1, .failure = failure });
+                end_job(l, &how);
         }
         const struct pv_run_outcome outcome = { .job = l->live.job, .plan = l->plan, .code = code, .failure = failure };
         pv_run_report(&outcome, l->run->summary);
