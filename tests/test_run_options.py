@@ -180,7 +180,6 @@ def test_lists_add_up_and_can_be_cleared(pvisor, workspace, config):
     ("safe: perhaps\n", 1, "not true or false"),
     ("filesystem: [host]\n", 1, "takes one value"),
     ("name: x\n", 1, "for the command line alone"),
-    ("access: ['**:deny']\n", 1, "not in this version"),
     ("safe: true\nsafe: false\n", 2, "twice"),
     ("a: [\n", 2, ""),
 ])
@@ -188,6 +187,12 @@ def test_config_errors_name_file_and_line(pvisor, workspace, config, text, line,
     path = config(text)
     result = pvisor("run", "--config", path, "--", "true", cwd=workspace, code=2)
     assert f"pvisor: {path}:{line}: " in result.err and words in result.err
+
+
+def test_config_cannot_ask_for_a_later_versions_limit(pvisor, workspace, config):
+    path = config("access: ['**/.env:deny']\n")
+    result = pvisor("run", "--config", path, "--", "true", cwd=workspace, code=5)
+    assert f"{path}:1: " in result.err and "not in this version" in result.err
 
 
 def test_config_file_must_be_there(refused):

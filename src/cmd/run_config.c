@@ -23,10 +23,12 @@ static int set_field(void *ctx, const struct pv_config_field *field, struct pv_e
                 return unknown_field(field->name, err);
         if (o->flags & PV_OPT_CLI_ONLY)
                 return pv_err_set(err, PV_ERR_USAGE, 0, "%s: is for the command line alone", field->name);
-        if (field->is_list && o->type != PV_OPT_LIST)
+        if (field->is_list && o->type != PV_OPT_LIST && o->type != PV_OPT_REFUSED)
                 return pv_err_set(err, PV_ERR_USAGE, 0, "%s: takes one value, not a list", field->name);
         /* `stage: true` is the flag that --stage is without its argument. */
         if (o->flags & PV_OPT_ARG_OPTIONAL && field->n == 1 && pv_streq(field->values[0], "true"))
+                return pv_opt_set(o, ctx, NULL, field->name, err);
+        if (o->type == PV_OPT_REFUSED)
                 return pv_opt_set(o, ctx, NULL, field->name, err);
         for (size_t i = 0; i < field->n; i++)
                 if (pv_opt_set(o, ctx, field->values[i], field->name, err) < 0)

@@ -30,7 +30,6 @@ struct source {
 
 static int fail_at(const struct source *s, const yaml_node_t *node, struct pv_err *err)
 {
-        err->kind = PV_ERR_USAGE;
         return pv_err_wrap(err, "%s:%zu", s->path, node->start_mark.line + 1);
 }
 

@@ -24,12 +24,12 @@ struct pv_config_field {
 };
 
 struct pv_config_sink {
-        /* PV_ERR_USAGE, without file and line: they are put before it. */
+        /* An error of its is given on, with file and line before it. */
         int (*set)(void *ctx, const struct pv_config_field *field, struct pv_err *err);
         void *ctx;
 };
 
-/* PV_ERR_USAGE when it cannot be read or is wrong. */
+/* PV_ERR_USAGE when it cannot be read or is wrong, or what the sink says. */
 int pv_config_load(const char *path, const struct pv_config_sink *sink, struct pv_err *err);
 
 /*

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "policy/env.h"
 
-#include <stdio.h>
 #include <string.h>
+#include "policy/gitconfig.h"
 
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -75,30 +75,44 @@ static void inject(struct pv_plan *plan, const char *name, const char *value)
                 pv_strv_add(&plan->env_injected, name);
 }
 
+/* Settings for git, which take effect as those of a command line do (git-config(1), GIT_CONFIG_COUNT). */
+static void inject_git_setting(struct pv_plan *plan, unsigned *n, const char *key, const char *value)
+{
+        pv_auto_free char *key_name = pv_strf("GIT_CONFIG_KEY_%u", *n);
+        pv_auto_free char *value_name = pv_strf("GIT_CONFIG_VALUE_%u", *n);
+        if (!value)
+                return;
+        inject(plan, key_name, key);
+        inject(plan, value_name, value);
+        (*n)++;
+}
+
+/* In an empty HOME git does not know who the person is; nothing else of its configuration is told. */
+static void inject_identity(struct pv_plan *plan, unsigned *n)
+{
+        pv_auto_free char *name = pv_gitconfig_get(plan->home, ".gitconfig", "user", "name");
+        pv_auto_free char *email = pv_gitconfig_get(plan->home, ".gitconfig", "user", "email");
+        inject_git_setting(plan, n, "user.name", name);
+        inject_git_setting(plan, n, "user.email", email);
+}
+
 /*
- * git inside: signing is off, since the keys are not there, and the workspace is safe whoever seems to own it. This
- * scope counts as the command line's, which safe.directory asks for (git-config(1), GIT_CONFIG_COUNT).
+ * git inside: signing is off, since the keys are not there, and the workspace is safe whoever seems to own it
+ * (safe.directory counts from the command line, not from a repository).
  */
 static void inject_git(struct pv_plan *plan)
 {
-        const char *const pairs[][2] = {
-                { "commit.gpgSign", "false" },
-                { "tag.gpgSign", "false" },
-                { "push.gpgSign", "false" },
-                { "safe.directory", plan->workspace },
-        };
-        const size_t n = sizeof pairs / sizeof *pairs;
-        char number[8];
-        (void)snprintf(number, sizeof number, "%zu", n);
+        unsigned n = 0;
         if (pv_env_get(plan->env.v, "GIT_CONFIG_COUNT"))
                 return; /* the person passed settings of their own */
-        inject(plan, "GIT_CONFIG_COUNT", number);
-        for (size_t i = 0; i < n; i++) {
-                pv_auto_free char *key = pv_strf("GIT_CONFIG_KEY_%zu", i);
-                pv_auto_free char *value = pv_strf("GIT_CONFIG_VALUE_%zu", i);
-                inject(plan, key, pairs[i][0]);
-                inject(plan, value, pairs[i][1]);
-        }
+        inject_git_setting(plan, &n, "commit.gpgSign", "false");
+        inject_git_setting(plan, &n, "tag.gpgSign", "false");
+        inject_git_setting(plan, &n, "push.gpgSign", "false");
+        inject_git_setting(plan, &n, "safe.directory", plan->workspace);
+        if (plan->home_mode == PV_HOME_EMPTY)
+                inject_identity(plan, &n);
+        pv_auto_free char *count = pv_strf("%u", n);
+        inject(plan, "GIT_CONFIG_COUNT", count);
 }
 
 void pv_env_fill(struct pv_plan *plan, char *const *person, const struct pv_strv *pass)

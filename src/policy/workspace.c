@@ -13,13 +13,12 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include "base/file.h"
 #include "base/path.h"
+#include "policy/gitconfig.h"
 
 #define LINK_FILE_MAX 8192
-#define CONFIG_MAX    (1U << 20)
 
 void pv_workspace_fini(struct pv_workspace *w)
 {
@@ -69,32 +68,14 @@ static bool is_trusted_owner(uid_t owner, uid_t owner_of_cwd)
         return owner == geteuid() || owner == 0 || owner == owner_of_cwd;
 }
 
-/* The value of core.worktree in git_dir/config as a real path, NULL when there is none. */
+/* core.worktree of git_dir as a real path, NULL when there is none. */
 static char *read_core_worktree(const char *git_dir)
 {
-        struct pv_err ignored = PV_ERR_INIT;
-        pv_auto_fd fd = open(git_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        pv_auto_free char *text = NULL, *value = NULL;
-        size_t len = 0;
-        bool in_core = false;
-        if (fd < 0 || pv_file_read_at(fd, "config", CONFIG_MAX, &text, &len, &ignored) < 0)
-                return NULL;
-        char *rest = text;
-        for (char *line; (line = strsep(&rest, "\n"));) {
-                line += strspn(line, " \t");
-                if (*line == '[') {
-                        in_core = strncasecmp(line, "[core]", 6) == 0;
-                } else if (in_core && strncasecmp(line, "worktree", 8) == 0) {
-                        line += 8 + strspn(line + 8, " \t");
-                        if (*line++ != '=')
-                                continue;
-                        line += strspn(line, " \t");
-                        line[strcspn(line, "\r")] = '\0';
-                        free(value);
-                        value = *line == '/' ? pv_strdup(line) : pv_path_join(git_dir, line);
-                }
-        }
-        return value ? realpath(value, NULL) : NULL;
+        pv_auto_free char *value = pv_gitconfig_get(git_dir, "config", "core", "worktree");
+        pv_auto_free char *path = NULL;
+        if (value)
+                path = *value == '/' ? pv_strdup(value) : pv_path_join(git_dir, value);
+        return path ? realpath(path, NULL) : NULL;
 }
 
 /* Whether the git directory (not the common one) says that its work tree is `top`. */
