@@ -24,11 +24,13 @@
 #include "job/run.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
 #include "base/json.h"
 #include "base/log.h"
+#include "base/syscall.h"
 #include "boundary/boundary.h"
 #include "job/bundle.h"
 #include "job/run_report.h"
@@ -38,6 +40,9 @@
 #include "stage/stage.h"
 
 #define SCRATCH "scratch"
+
+/* A command that ends sooner gets its bundle at its end alone. */
+#define FIRST_BUNDLE_MS 20
 
 void pv_run_plan_fini(struct pv_run_plan *p)
 {
@@ -356,6 +361,14 @@ static int exit_code(const struct pv_exit *e)
         return 128 + (e->code ? e->code : SIGKILL);
 }
 
+/* Waits that long for the end. Signals are blocked since the start and dealt with afterwards. */
+static bool still_runs(const struct lifecycle *l, int ms)
+{
+        pv_auto_fd init = pv_sys_pidfd_open(pv_boundary_init_pid(l->boundary), 0);
+        struct pollfd p = { .fd = init, .events = POLLIN };
+        return init < 0 || poll(&p, 1, ms) == 0;
+}
+
 /* From the command's start to the end of the record: nothing in here fails the run any more. */
 static int follow(struct lifecycle *l)
 {
@@ -363,7 +376,8 @@ static int follow(struct lifecycle *l)
         struct pv_err err = PV_ERR_INIT;
         pv_auto_changes changes = NULL;
         pv_job_event(l->live.job, "started", json_pack("{s:i}", "init_pid", (int)pv_boundary_init_pid(l->boundary)));
-        write_bundle(l, NULL, NULL, NULL); /* what is left should this process be killed */
+        if (still_runs(l, FIRST_BUNDLE_MS))
+                write_bundle(l, NULL, NULL, NULL); /* what is left should this process be killed */
         if (pv_boundary_wait(l->boundary, &end, &err) < 0)
                 pv_log_err(&err);
         ignore_signals();
