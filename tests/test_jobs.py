@@ -40,14 +40,19 @@ def background(pv, environment):
         p.wait()
 
 
-def wait_running(listed, cwd, count=1):
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        running = [j for j in listed(cwd) if j["state"] == "running"]
-        if len(running) == count:
-            return running
-        time.sleep(0.02)
-    raise AssertionError(f"{count} jobs do not run: {listed(cwd)}")
+@pytest.fixture
+def wait_started(environment):
+    """Waits until so many jobs have started their command."""
+    def call(count=1):
+        deadline = time.monotonic() + 20
+        while True:
+            started = [d for d in jobs.job_dirs(environment)
+                       if (d / "events.jsonl").exists() and '"started"' in (d / "events.jsonl").read_text()]
+            if len(started) >= count:
+                return started
+            assert time.monotonic() < deadline, "no job has started"
+            time.sleep(0.02)
+    return call
 
 
 # ---- the store ----
@@ -197,9 +202,10 @@ def test_last_is_found_from_below_the_workspace(pvisor, plain):
 
 # ---- running, lost ----
 
-def test_running_job_is_shown_and_killed(pvisor, workspace, listed, background, marker):
+def test_running_job_is_shown_and_killed(pvisor, workspace, listed, background, marker, wait_started):
     p = background(["run", "--stage", "--", "sh", "-c", f"echo 1 > made; sleep 1000; : {marker}"], workspace)
-    wait_running(listed, workspace)
+    wait_started()
+    assert [j["state"] for j in listed(workspace)] == ["running"]
     processes.wait_for(marker)
     pvisor("kill", cwd=workspace)
     p.wait(20)
@@ -209,10 +215,10 @@ def test_running_job_is_shown_and_killed(pvisor, workspace, listed, background, 
     assert job["changes"] == 1
 
 
-def test_kill_escalates(pvisor, workspace, listed, background, marker):
+def test_kill_escalates(pvisor, workspace, listed, background, marker, wait_started):
     background(["run", "--stage", "--", "sh", "-c", f"trap '' TERM; echo 1 > made; while :; do sleep 1; done; : {marker}"],
                workspace)
-    wait_running(listed, workspace)
+    wait_started()
     processes.wait_for(marker)
     pvisor("kill", "--grace", "300ms", cwd=workspace)
     processes.assert_none(marker, within=2)
@@ -225,9 +231,9 @@ def test_kill_of_an_ended_job_fails(pvisor, workspace):
     assert "does not run" in pvisor("kill", cwd=workspace, code=1).err
 
 
-def test_lost_job_is_whole(pvisor, workspace, listed, background, environment, marker):
+def test_lost_job_is_whole(pvisor, workspace, listed, background, environment, marker, wait_started):
     p = background(["run", "--stage", "--", "sh", "-c", f"echo kept > kept.txt; sleep 1000; : {marker}"], workspace)
-    wait_running(listed, workspace)
+    wait_started()
     processes.wait_for(marker)
     deadline = time.monotonic() + 10
     while not list(jobs.store(environment).glob("jobs/*/stage/roots/*/layers/*/kept.txt")):
@@ -245,9 +251,9 @@ def test_lost_job_is_whole(pvisor, workspace, listed, background, environment, m
     assert (workspace / "kept.txt").read_text() == "kept\n"
 
 
-def test_deciding_on_a_running_job_is_refused(pvisor, workspace, listed, background):
+def test_deciding_on_a_running_job_is_refused(pvisor, workspace, listed, background, wait_started):
     background(["run", "--stage", "--", "sh", "-c", "echo 1 > made; sleep 1000"], workspace)
-    wait_running(listed, workspace)
+    wait_started()
     for command in (["apply", "--all"], ["drop"], ["undo"], ["checkpoint"], ["fork", "--", "true"]):
         result = pvisor(*command, cwd=workspace, code=None)
         assert result.code in (1, 125) and "still runs" in result.err, (command, result)

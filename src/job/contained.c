@@ -293,14 +293,28 @@ int pv_contained_run(struct pv_contained *c, const struct pv_contained_command *
         return 0;
 }
 
+/*
+ * Waits until there is something to read. Signals are let through as they were before the boundary began to hold them
+ * back: Ctrl-C ends us, and the kernel the boundary. 1, 0 when the time is up, -1 with errno.
+ */
+static int wait_readable(int fd, uint64_t deadline, const sigset_t *mask)
+{
+        uint64_t now = pv_clock_monotonic_ms();
+        struct pollfd p = { .fd = fd, .events = POLLIN };
+        if (now >= deadline)
+                return 0;
+        uint64_t left = deadline - now;
+        const struct timespec t = { .tv_sec = (time_t)(left / 1000), .tv_nsec = (long)(left % 1000) * 1000000 };
+        return ppoll(&p, 1, &t, mask);
+}
+
 /* Reads until nobody can write any more. */
-static int collect(int fd, size_t max, uint64_t deadline, const char *what, struct pv_str *out, struct pv_err *err)
+static int collect(int fd, size_t max, const sigset_t *mask, const char *what, struct pv_str *out, struct pv_err *err)
 {
         char buf[65536];
+        uint64_t deadline = pv_clock_monotonic_ms() + GIT_TIME_MS;
         for (;;) {
-                uint64_t now = pv_clock_monotonic_ms();
-                struct pollfd p = { .fd = fd, .events = POLLIN };
-                int ready = now >= deadline ? 0 : poll(&p, 1, (int)(deadline - now));
+                int ready = wait_readable(fd, deadline, mask);
                 if (ready < 0 && errno == EINTR)
                         continue;
                 if (ready == 0)
@@ -336,6 +350,9 @@ static int run_collected(struct pv_contained *c, char *const argv[], int in, siz
                          struct pv_exit *end, struct pv_err *err)
 {
         int pipefd[2];
+        sigset_t mask;
+        (void)sigprocmask(SIG_BLOCK, NULL, &mask);
+        (void)sigaddset(&mask, SIGCHLD); /* the boundary's own */
         auto_throwaway t = { .parent = -1 };
         pv_auto_fd null = open("/dev/null", O_RDWR | O_CLOEXEC);
         if (null < 0 || pipe2(pipefd, O_CLOEXEC) < 0)
@@ -347,11 +364,10 @@ static int run_collected(struct pv_contained *c, char *const argv[], int in, siz
         set_command(c->plan, argv, pv_contained_workspace(c));
         prepare_for_git(c);
         auto_boundary b = NULL;
-        uint64_t deadline = pv_clock_monotonic_ms() + GIT_TIME_MS;
         if (start(c, &t, (int[]){ in < 0 ? null : in, to, null }, false, &b, err) < 0)
                 return -1;
         pv_fd_closep(&to);
-        if (collect(from, max_out, deadline, argv[0], out, err) < 0)
+        if (collect(from, max_out, &mask, argv[0], out, err) < 0)
                 return -1; /* whatever still runs is killed with the boundary */
         return pv_boundary_wait(b, end, err);
 }
