@@ -62,7 +62,7 @@ static void check(const struct pv_select *sel, const char *cwd, const char *want
 {
         static const char letter[PV_LEFTS] = { '+', 'n', 'e', 'h', 'i', 'g' };
         struct pv_path_change c[N];
-        struct pv_verdict v[N];
+        struct pv_verdict v[N] = { 0 };
         const struct pv_root *roots[] = { &root };
         enum pv_left left[N];
         char got[N + 1] = "";

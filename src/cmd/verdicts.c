@@ -70,7 +70,7 @@ static bool may_be_hook(const struct pv_path_change *c)
 }
 
 /* Where hooks are is asked only when a change could be one; of the host only when the two sides may disagree. */
-static void ask_hooks_paths(struct pv_verdicts *v, const struct pv_git_runner *view, const struct pv_git_runner *base)
+static void ask_git(struct pv_verdicts *v, const struct pv_git_runner *view, const struct pv_git_runner *base)
 {
         struct pv_err err = PV_ERR_INIT;
         bool candidate = false, config = false;
@@ -78,18 +78,12 @@ static void ask_hooks_paths(struct pv_verdicts *v, const struct pv_git_runner *v
                 candidate |= v->item[i].place == PV_PLACE_TREE && may_be_hook(&v->change[i]);
                 config |= v->item[i].part == PV_GIT_CONFIG || v->item[i].part == PV_GIT_DIR;
         }
-        if (candidate && view)
-                (void)pv_hooks_path_ask(view, v->root[0]->view, &v->hooks_paths, &err);
         if (candidate && base && config)
                 (void)pv_hooks_path_ask(base, v->root[0]->view, &v->hooks_paths, &err);
-}
-
-static void ask_ignored(struct pv_verdicts *v, const struct pv_git_runner *view)
-{
-        struct pv_err err = PV_ERR_INIT;
         if (!view)
                 (void)snprintf(v->no_git, sizeof v->no_git, "git was not asked");
-        else if (pv_ignore_ask(view, v->root[0]->view, v->change, v->n, v->item, &v->ignore_known, &err) < 0)
+        else if (pv_ignore_ask(view, v->root[0]->view, v->change, v->n, v->item, candidate ? &v->hooks_paths : NULL,
+                               &v->ignore_known, &err) < 0)
                 (void)snprintf(v->no_git, sizeof v->no_git, "%.159s",
                                err.kind == PV_ERR_NOT_FOUND ? "there is no git in the view" : err.msg);
 }
@@ -114,12 +108,11 @@ int pv_verdicts_make(struct pv_stage *s, const struct pv_changes *changes, const
         }
         struct pv_classify_context context = { .read = read_content, .ctx = &reader };
         pv_classify(v.change, v.n, &context, v.item);
-        ask_hooks_paths(&v, view, base);
+        ask_git(&v, view, base);
         if (v.hooks_paths.n) {
                 context.hooks_paths = &v.hooks_paths;
                 pv_classify(v.change, v.n, &context, v.item);
         }
-        ask_ignored(&v, view);
         *out = v;
         return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One question to a contained git. Private to git/. */
+/* Questions to a contained git. Private to git/. */
 #ifndef PV_GIT_ASK_H
 #define PV_GIT_ASK_H
 
@@ -23,15 +23,27 @@ struct pv_git_question {
         const char *worktree;     /* absolute, in the view */
         bool exact_repo;          /* worktree/.git is meant, not one that git finds further up */
         const char *const *words; /* of git's command line, NULL-terminated */
-        const void *in;
-        size_t in_len, max_out;
+        bool with_known;          /* followed by the words of pv_git_questions.known */
+};
+
+enum { PV_GIT_QUESTIONS_MAX = 16 };
+
+/* Questions that are put in one run, one after the other: starting the view costs more than most answers. */
+struct pv_git_questions {
+        struct pv_git_question item[PV_GIT_QUESTIONS_MAX];
+        size_t n;
+        const void *in; /* standard input of the first; the others get none */
+        size_t in_len;
+        const char *known; /* words of [0-9a-f^] separated by spaces; or NULL */
+        size_t max_out;    /* of all answers together */
 };
 
 /*
- * Runs it with what makes git's answer depend on the data alone: no optional locks, no replacements, no fsmonitor,
- * whoever owns the directory. Errors: as the runner's.
+ * Runs them with what makes git's answers depend on the data alone: no optional locks, no replacements, no fsmonitor,
+ * whoever owns the directory. One answer for each question; one that is missing has exit code 128. Errors: as the
+ * runner's.
  */
-int pv_git_ask(const struct pv_git_runner *runner, const struct pv_git_question *q, struct pv_git_answer *out,
+int pv_git_ask(const struct pv_git_runner *runner, const struct pv_git_questions *q, struct pv_git_answer *answers,
                struct pv_err *err);
 
 /* The next NUL-terminated field at *p within end, advancing; NULL when there is no whole one. */

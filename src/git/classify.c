@@ -18,7 +18,9 @@
 static void place(const struct pv_path_change *c, struct pv_verdict *v)
 {
         size_t len = 0;
-        *v = (struct pv_verdict){ .place = PV_PLACE_TREE, .part = PV_GIT_NONE };
+        v->place = PV_PLACE_TREE;
+        v->part = PV_GIT_NONE;
+        v->gitdir_len = 0;
         if (c->root_kind == PV_ROOT_GIT_DIR) {
                 v->place = PV_PLACE_GIT;
                 v->part = pv_gitdir_part(c->path);

@@ -92,19 +92,23 @@ struct pv_classify_context {
         void *ctx;
 };
 
-/* Fills verdict[0..n). Without an answer from git nothing is ignored: see pv_ignore_ask(). */
+/*
+ * Fills verdict[0..n), but for ignored and ignored_len, which the caller zeroes and pv_ignore_ask() sets: may be called
+ * again when more is known.
+ */
 void pv_classify(const struct pv_path_change *change, size_t n, const struct pv_classify_context *context,
                  struct pv_verdict *verdict);
 
 /*
- * Asks git in the view which of the working tree's changes its rules ignore (tracked files never are) and
- * sets ignored and ignored_len. workspace_view is root 0's path in the view. One run of git however many
- * changes. Not a repository, or no git in the view: nothing is ignored and *asked is false.
+ * Asks git in the view which of the working tree's changes its rules ignore (tracked files never are) and sets ignored
+ * and ignored_len; in the same run, unless hooks_paths is NULL, adds the directory of core.hooksPath to it when that
+ * lies in the workspace. workspace_view is root 0's path in the view. One or two runs however many changes there are.
+ * Not a repository: nothing is ignored and *asked is false.
  */
 int pv_ignore_ask(const struct pv_git_runner *view, const char *workspace_view, const struct pv_path_change *change,
-                  size_t n, struct pv_verdict *verdict, bool *asked, struct pv_err *err);
+                  size_t n, struct pv_verdict *verdict, struct pv_strv *hooks_paths, bool *asked, struct pv_err *err);
 
-/* Adds the directory of core.hooksPath in that runner's view, when it lies in the workspace, to *paths. */
+/* The hooks' directory alone, of whichever view. */
 int pv_hooks_path_ask(const struct pv_git_runner *runner, const char *workspace_view, struct pv_strv *paths,
                       struct pv_err *err);
 

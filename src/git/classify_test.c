@@ -18,7 +18,7 @@ static struct pv_path_change file(const char *path, enum pv_path_kind kind)
 
 static struct pv_verdict judge(struct pv_path_change c)
 {
-        struct pv_verdict v;
+        struct pv_verdict v = { 0 };
         pv_classify(&c, 1, NULL, &v);
         return v;
 }
@@ -215,7 +215,7 @@ static void a_git_directory_of_its_own(void **state)
         struct pv_path_change c[] = { file("v/.git", PV_PATH_ADDED), file("v/.git/config", PV_PATH_ADDED),
                                       file("v/.git/hooks/post-checkout", PV_PATH_ADDED),
                                       file("w/.git/config", PV_PATH_MODIFIED) };
-        struct pv_verdict v[4];
+        struct pv_verdict v[4] = { 0 };
         c[0].new_mode = S_IFDIR | 0755;
         pv_classify(c, 4, NULL, v);
         assert_int_equal(v[0].reasons, PV_ATTENTION_BIT(PV_ATTENTION_NESTED_REPO));
@@ -248,7 +248,7 @@ static bool scripts_flagged(const char *old, const char *now)
         struct manifest m = { old, now };
         struct pv_classify_context context = { .read = read_manifest, .ctx = &m };
         struct pv_path_change c = file("web/package.json", old ? PV_PATH_MODIFIED : PV_PATH_ADDED);
-        struct pv_verdict v;
+        struct pv_verdict v = { 0 };
         pv_classify(&c, 1, &context, &v);
         return v.reasons & PV_ATTENTION_BIT(PV_ATTENTION_PACKAGE_SCRIPTS);
 }
@@ -271,7 +271,7 @@ static void configured_hooks_path(void **state)
         pv_strv_add(&dirs, "tools/hooks");
         struct pv_classify_context context = { .hooks_paths = &dirs };
         struct pv_path_change c = file("tools/hooks/pre-push", PV_PATH_ADDED);
-        struct pv_verdict v;
+        struct pv_verdict v = { 0 };
         pv_classify(&c, 1, &context, &v);
         assert_true(v.reasons & PV_ATTENTION_BIT(PV_ATTENTION_GIT_HOOK));
         assert_int_equal(v.anchor_len, strlen("tools/hooks"));

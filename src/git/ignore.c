@@ -15,6 +15,7 @@
 enum {
         ASK_AGAIN_MAX = 8,     /* git dies at a path beyond a link; what comes after is asked again */
         RECORD_MAX = 4096 * 3, /* bytes of answer for one path: itself, the rule and the rule's file */
+        HOOKS_PATH_MAX = 64 << 10,
 };
 
 struct query {
@@ -100,31 +101,65 @@ static void read_matches(struct queries *q, size_t *at, const struct pv_git_answ
         }
 }
 
-static int ask_rules(const struct pv_git_runner *view, const char *worktree, struct queries *q, bool *asked,
-                     struct pv_err *err)
+/* Sets *out to the hooks' directory when it lies in the working tree. */
+static void read_hooks_path(const struct pv_git_answer *a, const char *worktree, struct pv_strv *out)
+{
+        if (a->exit_code != 0 || a->len < 2 || a->text[0] != '/' || memchr(a->text, '\0', a->len))
+                return;
+        a->text[a->len - 1] = '\0'; /* the newline */
+        pv_auto_free char *dir = pv_path_normalise(a->text);
+        if (!pv_path_is_within(dir, worktree) || pv_streq(dir, worktree))
+                return;
+        const char *relative = dir + strlen(worktree);
+        relative += *relative == '/';
+        if (!pv_strv_has(out, relative))
+                pv_strv_add(out, relative);
+}
+
+static const char *const hooks_words[] = { "rev-parse", "--path-format=absolute", "--git-path", "hooks", NULL };
+
+/* One run for the queries from `at` on, and for the hooks' directory unless hooks_paths is NULL. */
+static int ask_once(const struct pv_git_runner *view, const char *worktree, struct queries *q, size_t *at,
+                    struct pv_strv *hooks_paths, int *exit_code, struct pv_err *err)
 {
         static const char *const words[] = { "check-ignore", "--no-index", "--stdin", "-z", "-v", "-n", NULL };
+        pv_auto_str in = { 0 };
+        pv_auto_git_answer rules = { 0 }, hooks = { 0 };
+        for (size_t i = *at; i < q->n; i++) {
+                pv_str_put(&in, "./");
+                pv_str_put_bytes(&in, q->item[i].path, q->item[i].len);
+                if (q->item[i].is_dir)
+                        pv_str_putc(&in, '/');
+                pv_str_putc(&in, '\0');
+        }
+        struct pv_git_questions ask = { .item = { { .worktree = worktree, .words = words },
+                                                  { .worktree = worktree, .words = hooks_words } },
+                                        .n = hooks_paths ? 2 : 1,
+                                        .in = in.s,
+                                        .in_len = in.len,
+                                        .max_out = in.len + (q->n - *at) * RECORD_MAX + HOOKS_PATH_MAX };
+        struct pv_git_answer answers[2] = { 0 };
+        if (pv_git_ask(view, &ask, answers, err) < 0)
+                return -1;
+        rules = answers[0];
+        hooks = answers[1];
+        read_matches(q, at, &rules);
+        if (hooks_paths)
+                read_hooks_path(&hooks, worktree, hooks_paths);
+        *exit_code = rules.exit_code;
+        return 0;
+}
+
+static int ask_rules(const struct pv_git_runner *view, const char *worktree, struct queries *q,
+                     struct pv_strv *hooks_paths, bool *asked, struct pv_err *err)
+{
         size_t at = 0;
         for (unsigned again = 0; at < q->n && again < ASK_AGAIN_MAX; again++) {
-                pv_auto_str in = { 0 };
-                pv_auto_git_answer a = { 0 };
-                for (size_t i = at; i < q->n; i++) {
-                        pv_str_put(&in, "./");
-                        pv_str_put_bytes(&in, q->item[i].path, q->item[i].len);
-                        if (q->item[i].is_dir)
-                                pv_str_putc(&in, '/');
-                        pv_str_putc(&in, '\0');
-                }
-                struct pv_git_question ask = { .worktree = worktree,
-                                               .words = words,
-                                               .in = in.s,
-                                               .in_len = in.len,
-                                               .max_out = in.len + (q->n - at) * RECORD_MAX };
-                if (pv_git_ask(view, &ask, &a, err) < 0)
-                        return -1;
                 size_t before = at;
-                read_matches(q, &at, &a);
-                if (a.exit_code > 1 && at == before && before == 0)
+                int exit_code = 0;
+                if (ask_once(view, worktree, q, &at, again ? NULL : hooks_paths, &exit_code, err) < 0)
+                        return -1;
+                if (exit_code > 1 && at == 0 && before == 0)
                         return 0; /* not a repository */
                 *asked = true;
                 if (at < q->n)
@@ -161,9 +196,11 @@ static int ask_index(const struct pv_git_runner *view, const char *worktree, str
         if (n == 0)
                 return 0;
         pv_auto_git_answer a = { 0 };
-        struct pv_git_question ask = {
-                .worktree = worktree, .words = words, .in = in.s, .in_len = in.len, .max_out = in.len + n * 80
-        };
+        struct pv_git_questions ask = { .item = { { .worktree = worktree, .words = words } },
+                                        .n = 1,
+                                        .in = in.s,
+                                        .in_len = in.len,
+                                        .max_out = in.len + n * 80 };
         if (pv_git_ask(view, &ask, &a, err) < 0)
                 return -1;
         const char *p = a.text, *end = a.text + a.len;
@@ -195,7 +232,7 @@ static void conclude(const struct queries *q, struct pv_verdict *verdict)
 }
 
 int pv_ignore_ask(const struct pv_git_runner *view, const char *workspace_view, const struct pv_path_change *change,
-                  size_t n, struct pv_verdict *verdict, bool *asked, struct pv_err *err)
+                  size_t n, struct pv_verdict *verdict, struct pv_strv *hooks_paths, bool *asked, struct pv_err *err)
 {
         __attribute__((cleanup(queries_finip))) struct queries q = { 0 };
         *asked = false;
@@ -204,7 +241,7 @@ int pv_ignore_ask(const struct pv_git_runner *view, const char *workspace_view, 
                 *asked = true;
                 return 0;
         }
-        if (ask_rules(view, workspace_view, &q, asked, err) < 0)
+        if (ask_rules(view, workspace_view, &q, hooks_paths, asked, err) < 0)
                 return -1;
         if (*asked && ask_index(view, workspace_view, &q, change, err) < 0)
                 return -1;
@@ -215,21 +252,13 @@ int pv_ignore_ask(const struct pv_git_runner *view, const char *workspace_view, 
 int pv_hooks_path_ask(const struct pv_git_runner *runner, const char *workspace_view, struct pv_strv *paths,
                       struct pv_err *err)
 {
-        static const char *const words[] = { "rev-parse", "--path-format=absolute", "--git-path", "hooks", NULL };
         pv_auto_git_answer a = { 0 };
-        struct pv_git_question ask = { .worktree = workspace_view, .words = words, .max_out = 64 << 10 };
+        struct pv_git_questions ask = { .item = { { .worktree = workspace_view, .words = hooks_words } },
+                                        .n = 1,
+                                        .max_out = HOOKS_PATH_MAX };
         if (pv_git_ask(runner, &ask, &a, err) < 0)
                 return -1;
-        if (a.exit_code != 0 || a.len < 2 || a.text[0] != '/' || memchr(a.text, '\0', a.len))
-                return 0;
-        a.text[a.len - 1] = '\0'; /* the newline */
-        pv_auto_free char *dir = pv_path_normalise(a.text);
-        if (pv_path_is_within(dir, workspace_view) && !pv_streq(dir, workspace_view)) {
-                const char *relative = dir + strlen(workspace_view);
-                relative += *relative == '/';
-                if (!pv_strv_has(paths, relative))
-                        pv_strv_add(paths, relative);
-        }
+        read_hooks_path(&a, workspace_view, paths);
         return 0;
 }
 

@@ -30,7 +30,7 @@ static void ask(const char *root, const struct one *one, size_t n)
         }
         pv_classify(c, n, NULL, v);
         bool asked = false;
-        assert_int_equal(pv_ignore_ask(&runner, "/view", c, n, v, &asked, &err), 0);
+        assert_int_equal(pv_ignore_ask(&runner, "/view", c, n, v, NULL, &asked, &err), 0);
         assert_true(asked);
         for (size_t i = 0; i < n; i++) {
                 if (v[i].ignored != (one[i].fold != NULL))
@@ -94,7 +94,7 @@ static void no_repository_ignores_nothing(void **state)
         struct pv_path_change c = { .root_view = "/view", .path = "a.o", .new_mode = S_IFREG | 0644 };
         struct pv_verdict v = { 0 };
         bool asked = true;
-        assert_int_equal(pv_ignore_ask(&runner, "/view", &c, 1, &v, &asked, &err), 0);
+        assert_int_equal(pv_ignore_ask(&runner, "/view", &c, 1, &v, NULL, &asked, &err), 0);
         assert_false(asked);
         assert_false(v.ignored);
         pv_test_dir_remove(dir);
@@ -136,7 +136,7 @@ static void an_answer_of_another_form_ignores_nothing(void **state)
                                       { .root_view = "/w", .path = "b.o", .new_mode = S_IFREG | 0644 } };
         struct pv_verdict v[2] = { 0 };
         bool asked = false;
-        assert_int_equal(pv_ignore_ask(&runner, "/w", c, 2, v, &asked, &err), 0);
+        assert_int_equal(pv_ignore_ask(&runner, "/w", c, 2, v, NULL, &asked, &err), 0);
         assert_false(v[0].ignored || v[1].ignored);
 }
 

@@ -30,6 +30,19 @@ static void set_environment(void)
                 (void)setenv(env[i][0], env[i][1], 1);
 }
 
+/* The word with the quoted path of the view in it replaced by where it is. */
+static char *in_place(const struct pv_test_runner *t, const char *word)
+{
+        pv_auto_str b = { 0 };
+        pv_auto_free char *view = pv_strf("'%s'", t->view);
+        for (const char *at; (at = strstr(word, view)); word = at + strlen(view)) {
+                pv_str_put_bytes(&b, word, (size_t)(at - word));
+                pv_str_putf(&b, "'%s'", t->root);
+        }
+        pv_str_put(&b, word);
+        return pv_str_steal(&b);
+}
+
 /* The test's input fits into the files that stand in for pipes here, so that nothing can block. */
 static int run(void *ctx, char *const argv[], const void *in, size_t in_len, size_t max_out, char **out,
                size_t *out_len, int *exit_code, struct pv_err *err)
@@ -40,11 +53,8 @@ static int run(void *ctx, char *const argv[], const void *in, size_t in_len, siz
         pv_auto_strv words = { 0 };
         int status = 0;
         t->runs++;
-        for (size_t i = 0; argv[i]; i++) {
-                bool in_view = pv_str_has_prefix(argv[i], t->view);
-                pv_strv_take(&words,
-                             in_view ? pv_strf("%s%s", t->root, argv[i] + strlen(t->view)) : pv_strdup(argv[i]));
-        }
+        for (size_t i = 0; argv[i]; i++)
+                pv_strv_take(&words, in_place(t, argv[i]));
         if (in_len)
                 assert_int_equal(pv_fd_write_all(from, in, in_len, "input", err), 0);
         assert_int_equal(lseek(from, 0, SEEK_SET), 0);

@@ -211,7 +211,7 @@ static void repositories_are_told_apart(void **state)
                 { .path = "v/m/.git", .kind = PV_PATH_TYPE, .new_mode = S_IFREG },
         };
         enum { N = sizeof c / sizeof *c };
-        struct pv_verdict v[N];
+        struct pv_verdict v[N] = { 0 };
         for (size_t i = 0; i < N; i++)
                 c[i].root_view = "/w";
         pv_classify(c, N, NULL, v);
