@@ -19,12 +19,17 @@ static const struct pv_opt options[] = {
         { .name = NULL },
 };
 
-/* `status [JOB] --review` is `review [JOB]`. */
-static int run_review(const struct pv_args *args)
+/* `status [JOB] --review [--json]` is `review [JOB] [--json]`. */
+static int run_review(const struct pv_args *args, bool json)
 {
-        char name[] = "review";
-        char *argv[] = { name, args->n ? args->words[0] : NULL, NULL };
-        return pv_command_main(&pv_cmd_review, 1 + (int)args->n, argv);
+        char name[] = "review", option[] = "--json";
+        char *argv[4] = { name };
+        int n = 1;
+        if (json)
+                argv[n++] = option;
+        if (args->n)
+                argv[n++] = args->words[0];
+        return pv_command_main(&pv_cmd_review, n, argv);
 }
 
 static void put_field(struct pv_str *b, const char *label, const char *value)
@@ -117,14 +122,10 @@ static int run(const void *opts, const struct pv_args *args, struct pv_err *err)
 {
         const struct status_options *o = opts;
         pv_auto_job job = NULL;
-        if (o->review && !o->json)
-                return run_review(args);
+        if (o->review)
+                return run_review(args, o->json);
         if (pv_cmd_job(args, &job, err) < 0)
                 return -1;
-        if (o->review) {
-                json_t *bundle = NULL;
-                return pv_bundle_read(job, &bundle, err) < 0 ? -1 : pv_cmd_print_json(bundle, err);
-        }
         if (o->json)
                 return pv_cmd_print_json(pv_cmd_job_json(job), err);
         pv_auto_str text = { 0 };
