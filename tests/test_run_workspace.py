@@ -136,12 +136,24 @@ def test_removed_current_directory(pv, run, temporary):
 
 # ---- HOME ----
 
-def test_home_as_workspace(staged, pvisor, home):
+def test_home_as_workspace(pvisor, home, temporary):
     (home / "notes").write_text("mine\n")
-    assert staged("cat notes; echo x >new; ls", cwd=home).split() == ["mine", "new", "notes"]
+    refused = pvisor("run", "--stage", "--", "true", cwd=home, code=5)
+    assert "hint: --stage DIR" in refused.err
+    assert not (home / ".local").exists()
+
+    def staged(script):
+        return pvisor("run", "-q", "--stage", temporary / "stage", "--", "sh", "-c", script, cwd=home).out
+
+    assert staged("cat notes; echo x >new; ls").split() == ["mine", "new", "notes"]
     assert not (home / "new").exists()
     # the store lies in that workspace; it must not be in the view
-    assert staged("ls .local/state/pvisor 2>/dev/null | wc -l", cwd=home).strip() == "0"
+    assert staged("ls .local/state/pvisor 2>/dev/null | wc -l").strip() == "0"
+
+
+def test_stage_inside_the_workspace_is_refused(pvisor, workspace):
+    assert "outside of" in pvisor("run", "--stage", "./stage", "--", "true", cwd=workspace, code=5).err
+    assert not (workspace / "stage").exists()
 
 
 def test_safe_in_home_is_refused(pvisor, home):

@@ -192,6 +192,23 @@ static int add_roots(struct admission *a, struct pv_err *err)
         return 0;
 }
 
+/* Layers below what they are to cover would be lower and upper at once. */
+static int check_stage_place(const struct admission *a, struct pv_err *err)
+{
+        const struct pv_plan *p = a->plan;
+        const char *place = a->around->stage_dir ? a->around->stage_dir : a->around->store;
+        pv_auto_free char *real = place ? realpath(place, NULL) : NULL;
+        for (size_t i = 0; place && i < p->n_roots; i++) {
+                const char *target = p->roots[i].target;
+                if (!pv_path_is_within(real ? real : place, target))
+                        continue;
+                (void)pv_err_set(err, PV_ERR_UNSUPPORTED, 0, "stage: %s lies in %s, which is to be staged", place,
+                                 target);
+                return pv_err_hint(err, "--stage DIR with a directory on the same file system, outside of %s", target);
+        }
+        return 0;
+}
+
 static int add_hidden(struct admission *a, struct pv_err *err)
 {
         struct pv_plan *p = a->plan;
@@ -341,8 +358,8 @@ static int admit(struct admission *a, char *const *argv, struct pv_err *err)
         find_home(a);
         if (find_workspace(a, err) < 0 || check_workspace(a, err) < 0 || set_home(a, err) < 0 ||
             add_hidden(a, err) < 0 || add_roots(a, err) < 0 || pv_grant_add_mounts(a->plan, &r->mount, err) < 0 ||
-            pv_grant_add_devices(a->plan, &r->device, err) < 0 || add_masks(a, err) < 0 ||
-            set_environment(a, err) < 0 || set_required(a->plan, err) < 0)
+            check_stage_place(a, err) < 0 || pv_grant_add_devices(a->plan, &r->device, err) < 0 ||
+            add_masks(a, err) < 0 || set_environment(a, err) < 0 || set_required(a->plan, err) < 0)
                 return -1;
         return 0;
 }

@@ -38,8 +38,10 @@ static int admit(const struct pv_request *r, struct pv_plan **out, struct pv_err
         pv_auto_free char *store = at("home/.local/state/pvisor");
         pv_auto_strv notes = { 0 };
         *err = (struct pv_err)PV_ERR_INIT;
-        return pv_admit(r, &(struct pv_surroundings){ .environment = environment, .store = store }, argv, out, &notes,
-                        err);
+        const struct pv_surroundings around = { .environment = environment,
+                                                .store = store,
+                                                .stage_dir = r->stage && *r->stage ? r->stage : NULL };
+        return pv_admit(r, &around, argv, out, &notes, err);
 }
 
 static struct pv_plan *admitted(const struct pv_request *r)
@@ -62,7 +64,7 @@ static void refused(const struct pv_request *r, enum pv_err_kind kind, const cha
         assert_null(plan);
 }
 
-static char store_stage[] = "";
+static char store_stage[] = "", elsewhere[] = "/var/tmp/pv-admit-nowhere";
 
 static void test_ambient(void **state)
 {
@@ -148,6 +150,8 @@ static void test_workspace_that_holds_home(void **state)
         struct pv_request r = { .safe = true, .workspace = home };
         refused(&r, PV_ERR_UNSUPPORTED, "sensitive_paths");
         r = (struct pv_request){ .stage = store_stage, .workspace = home };
+        refused(&r, PV_ERR_UNSUPPORTED, "stage: ");
+        r.stage = elsewhere;
         pv_auto_plan p = admitted(&r);
         assert_int_equal(p->home_mode, PV_HOME_HOST);
         r.workspace = top + strlen(top) - 1; /* not a directory of that name */
