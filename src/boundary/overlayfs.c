@@ -64,6 +64,9 @@ static int set_upper(int fs, const struct pv_overlayfs *o)
         if (fsconfig(fs, FSCONFIG_SET_STRING, "upperdir", fd_path(o->upper).s, 0) < 0 ||
             fsconfig(fs, FSCONFIG_SET_STRING, "workdir", fd_path(o->work).s, 0) < 0)
                 return -1;
+        /* Inode numbers of lowers, so that they stay on copy up, and the stage can tell whose directories it saw. */
+        if (fsconfig(fs, FSCONFIG_SET_STRING, "xino", "on", 0) < 0)
+                return -1;
         return fsconfig(fs, FSCONFIG_SET_FLAG, "volatile", NULL, 0);
 }
 

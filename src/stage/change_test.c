@@ -13,12 +13,11 @@ struct effect {
 };
 
 static const struct effect effects[] = {
-        { "nothing", "echo a >a", "cat a", "" },
-        { "add", "", "echo a >a; mkdir -p d/e; ln -s x d/l; mkfifo d/f",
-          "A a\nA d\nA d/e\nA d/f\nA d/l\n" },
+        { "nothing", "echo a >a", "cat a >/dev/null", "" },
+        { "add", "", "echo a >a; mkdir -p d/e; ln -s x d/l; mkfifo d/f", "A a\nA d\nA d/e\nA d/f\nA d/l\n" },
         { "modify", "echo a >a; mkdir d; echo b >d/b", "echo xx >a; echo c >>d/b", "M a\nM d/b\n" },
-        { "modify without changing the size", "echo a >a; touch -d 2001-01-01 a",
-          "echo b >a; touch -d 2001-01-01 a", "M a\n" },
+        { "modify without changing the size", "echo a >a; touch -d 2001-01-01 a", "echo b >a; touch -d 2001-01-01 a",
+          "M a\n" },
         { "write the same again", "echo a >a; touch -d 2001-01-01 a", "echo a >a", "m a [times]\n" },
         { "write and put back, times too", "echo a >a; touch -d 2001-01-01 a",
           "echo b >a; echo a >a; touch -d 2001-01-01 a", "" },
@@ -40,7 +39,7 @@ static const struct effect effects[] = {
           "m . [mode]\nm a [mode]\nm d [mode]\n" },
         { "attributes", "echo a >a; mkdir d", "setfattr -n user.x -v 1 a; setfattr -n user.overlay.opaque -v y d",
           "m a [xattrs]\nm d [xattrs]\n" },
-        { "an acl", "echo a >a", "setfacl -m u:12345:r a || setfacl -m m::r a", "m a [xattrs]\n" },
+        { "an acl", "echo a >a", "setfacl -m u:12345:r a 2>/dev/null || setfacl -m m::r a", "m a [xattrs]\n" },
         { "times of a directory are nothing", "mkdir d; touch d/x", "touch -d 2001-01-01 d", "" },
         { "rename a file", "echo content >a", "mv a b", "D a\nA b <- a\n" },
         { "rename over another", "echo content >a; echo other >b", "mv a b", "D a\nM b\n" },
@@ -50,31 +49,34 @@ static const struct effect effects[] = {
           "A e <- d\nA e/a <- d/a\nA e/b <- d/b\nA e/l <- d/l\n" },
         { "empty files are not renames", "touch a", "rm a; touch b", "D a\nA b\n" },
         { "a new link to an old file", "echo a >a", "ln a b", "m a [linked] =1\nA b =1\n" },
-        { "links among new files", "", "echo a >a; ln a b; echo c >c; ln c d",
-          "A a =1\nA b =1\nA c =2\nA d =2\n" },
+        { "links among new files", "", "echo a >a; ln a b; echo c >c; ln c d", "A a =1\nA b =1\nA c =2\nA d =2\n" },
         { "a linked file is split", "echo a >a; ln a b", "echo x >>a", "M a [split]\n" },
         { "a link made and taken back", "echo a >a", "ln a b; rm b", "" },
-        { "names", "", "touch 'a b' 'a/b' 2>/dev/null || :; touch -- -x \"$(printf 'n\\nl')\" \"$(printf '\\377')\"; "
+        { "names", "",
+          "touch 'a b' 'a/b' 2>/dev/null || :; touch -- -x \"$(printf 'n\\nl')\" \"$(printf '\\377')\"; "
           "mkdir a; touch a/z a-b",
           "A -x\nA a\nA a/z\nA a b\nA a-b\nA n\nl\nA \377\n" },
-        { "what nobody may read", "echo a >a; mkdir d", "echo b >>a; chmod 0 a; mkdir n; echo x >n/x; chmod 0 n; "
-          "echo y >d/y; chmod 111 d", "M a [mode]\nm d [mode]\nA d/y\nA n\nA n/x\n" },
+        { "what nobody may read", "echo a >a; mkdir d",
+          "echo b >>a; chmod 0 a; mkdir n; echo x >n/x; chmod 0 n; "
+          "echo y >d/y; chmod 111 d",
+          "M a [mode]\nm d [mode]\nA d/y\nA n\nA n/x\n" },
 };
 
-static void check_effect(const struct effect *e, const char *base)
+static void check_effect(const struct effect *e, const struct fixture_place *place)
 {
-        struct fixture *f = fixture_make(base, e->target);
+        struct fixture *f = fixture_make_at(place, e->target);
         fixture_run_and_seal(f, e->script, NULL);
         pv_auto_free char *got = fixture_changes(f);
         if (!pv_streq(got, e->changes))
-                fail_msg("%s:\n%s", e->name, got);
+                fail_msg("%s in %s, stage in %s:\n%s", e->name, place->target, place->stage, got);
         fixture_free(f);
 }
 
 static void test_the_net_effect(void **state)
 {
-        for (size_t i = 0; i < sizeof effects / sizeof *effects; i++)
-                check_effect(&effects[i], "/var/tmp");
+        for (const struct fixture_place *p = NULL; (p = fixture_next_place(p));)
+                for (size_t i = 0; i < sizeof effects / sizeof *effects; i++)
+                        check_effect(&effects[i], p);
 }
 
 int main(void)
@@ -82,11 +84,5 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_the_net_effect),
         };
-        if (!fixture_can_mount()) {
-                if (getenv("PV_MUST_WORK"))
-                        return 1;
-                (void)fprintf(stderr, "skipped: no user namespaces with overlayfs here\n");
-                return 77;
-        }
-        return cmocka_run_group_tests_name("change", tests, NULL, NULL);
+        return fixture_main("change", tests, sizeof tests / sizeof *tests);
 }

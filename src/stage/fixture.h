@@ -6,17 +6,25 @@
 #ifndef PV_STAGE_FIXTURE_H
 #define PV_STAGE_FIXTURE_H
 
+#include "base/test.h"
 #include "stage/change.h"
 
+/* Directories on what filesystems: the target's and the stage's. */
+struct fixture_place {
+        const char *target, *stage;
+};
+/* The places that serve here, one after the other; NULL starts and ends. */
+const struct fixture_place *fixture_next_place(const struct fixture_place *last);
+
 struct fixture {
-        char *dir;    /* a temporary directory */
-        char *target; /* dir/target */
-        char *stage_dir;
+        char *dir, *target_dir; /* temporary directories for the stage and for the target */
+        char *target, *stage_dir;
         struct pv_stage *stage;
 };
 
-/* cmocka set-up and tear-down: *state is a struct fixture, the target has what the script (run in it) makes. */
-struct fixture *fixture_make(const char *base_dir, const char *script);
+/* A target with what the script, run in it, makes, and a new stage for it. */
+struct fixture *fixture_make_at(const struct fixture_place *place, const char *script);
+struct fixture *fixture_make(const char *script); /* at the first place */
 void fixture_free(struct fixture *f);
 
 /* Runs a shell script on the host, in the target. */
@@ -28,8 +36,8 @@ void fixture_run_and_seal(struct fixture *f, const char *script, const char *hos
 /* Mounts what the stage gives for looking, runs the script there; its standard output, the caller's. */
 char *fixture_look(struct fixture *f, const char *script);
 
-/* True when overlays can be mounted here. */
-bool fixture_can_mount(void);
+/* Runs a group of tests; skips it (an error under PV_MUST_WORK=1) where no overlay can be mounted. */
+int fixture_main(const char *group, const struct CMUnitTest *tests, size_t n);
 
 /*
  * One line a change: "A path", "M", "D", "T" or "m" (metadata), then its flags in brackets, " <- old" when renamed, and

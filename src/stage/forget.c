@@ -197,7 +197,8 @@ static void close_parents(struct forgetting *f)
 {
         for (size_t k = 0; k < f->s->n_layers; k++)
                 pv_fd_closep(&f->parent[k]);
-        pv_freep(&f->parent_path);
+        free(f->parent_path);
+        f->parent_path = NULL;
 }
 
 /* Opens the directory that holds the path, in each layer. */

@@ -86,7 +86,8 @@ void pv_layers_close_up(struct pv_stage *s, struct pv_opened *opened)
                         (void)fchmod(fd, d->mode);
                 free(d->path);
         }
-        pv_freep(&opened->dir);
+        free(opened->dir);
+        opened->dir = NULL;
 }
 
 static bool is_copied(const char *attr)
