@@ -299,6 +299,43 @@ static void names_are_checked(void **state)
         OK(pv_job_check_name("fix-2.b_C", &err));
 }
 
+/* Bytes of a good file changed, cut and doubled at random: read or refused, never worse. */
+static void mangle(char *text, size_t *n, unsigned *seed)
+{
+        for (int k = rand_r(seed) % 4; k >= 0; k--)
+                text[(size_t)rand_r(seed) % *n] = "\0\"{}[]:,0-9ae\\\xff\n"[rand_r(seed) % 17];
+        if (rand_r(seed) % 4 == 0)
+                *n = 1 + (size_t)rand_r(seed) % *n;
+}
+
+static void no_file_of_a_job_does_harm(void **state)
+{
+        static const char *const files[] = { PV_JOB_REQUEST, PV_JOB_STATE, PV_JOB_LOCK };
+        struct pv_err err = PV_ERR_INIT;
+        char id[PV_JOB_ID_TEXT];
+        unsigned seed = 4711;
+        make_ended("a", "fix", 1, id);
+        pv_auto_job good = select_job(id, "/work/a", &err);
+        pv_auto_fd dir = pv_job_open_dir(good, &err);
+        for (int round = 0; round < 600; round++) {
+                const char *file = files[round % 3];
+                pv_auto_free char *whole = NULL;
+                size_t n = 0;
+                OK(pv_file_read_at(dir, file, 1 << 20, &whole, &n, &err));
+                pv_auto_free char *text = pv_strndup(whole, n);
+                size_t cut = n;
+                mangle(text, &cut, &seed);
+                OK(pv_file_write_at(dir, file, text, cut, 0600, PV_FILE_REPLACE, &err));
+                pv_auto_job job = select_job(id, "/work/a", &err);
+                pv_auto_plan plan = NULL;
+                if (job)
+                        (void)pv_job_plan(job, &plan, &err);
+                else
+                        assert_int_equal(err.kind, PV_ERR_INPUT);
+                OK(pv_file_write_at(dir, file, whole, n, 0600, PV_FILE_REPLACE, &err));
+        }
+}
+
 /* Decisions of a lost job are kept, and it stays lost. */
 static void decisions_are_saved(void **state)
 {
@@ -416,6 +453,7 @@ int main(void)
                 STORE_TEST(last_goes_back_when_the_newest_is_gone),
                 STORE_TEST(damage_is_named_and_hides_nothing),
                 STORE_TEST(a_missing_request_and_odd_files_are_damage),
+                STORE_TEST(no_file_of_a_job_does_harm),
                 STORE_TEST(names_are_checked),
                 STORE_TEST(decisions_are_saved),
                 STORE_TEST(many_at_once_get_ids_of_their_own),
