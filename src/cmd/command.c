@@ -9,12 +9,13 @@ struct entry {
         const char *name, *summary, *executable;
 };
 
-#define IN_MAIN(id, name, summary)   { name, summary, "pvisor" },
-#define IN_DECIDE(id, name, summary) { name, summary, "pvisor-decide" },
-#define IN_DIFF(id, name, summary)   { name, summary, "pvisor-diff" },
+#define IN_MAIN   "pvisor"
+#define IN_DECIDE "pvisor-decide"
+#define IN_DIFF   "pvisor-diff"
 
-static const struct entry entries[] = { PV_COMMANDS_MAIN(IN_MAIN) PV_COMMANDS_DECIDE(IN_DECIDE)
-                                                PV_COMMANDS_DIFF(IN_DIFF) };
+#define ENTRY(executable, id, summary) { #id, summary, IN_##executable },
+
+static const struct entry entries[] = { PV_COMMANDS(ENTRY) };
 
 static const struct entry *find(const char *name)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Commands. Each lives in a file of its own (review.c defines pv_cmd_review) as data and one function; it is named
- * once, in the lists below, with the executable that it lives in. `pvisor` execs the others from libexec/pvisor/, so
+ * once, in the list below, with the executable that it lives in. `pvisor` execs the others from libexec/pvisor/, so
  * that `run` does not pay for what they load.
  *
  * To add one: write src/cmd/NAME.c like version.c, add its line here, its file to meson.build.
@@ -12,23 +12,25 @@
 #include "base/err.h"
 #include "cmd/opt.h"
 
-/* X(identifier, "name", "summary for the list of commands, without a full stop") in the order of `pvisor help`. */
-#define PV_COMMANDS_MAIN(X)                                                       \
-        X(run, "run", "Run a command inside a boundary, its file changes staged") \
-        X(list, "list", "List jobs")                                              \
-        X(logs, "logs", "Show what a job printed")                                \
-        X(kill, "kill", "End a running job")                                      \
-        X(help, "help", "Show help for a command")                                \
-        X(version, "version", "Show the version")
-
-#define PV_COMMANDS_DECIDE(X)                                                     \
-        X(review, "review", "Show what a job did and what needs attention")       \
-        X(inspect, "inspect", "Run a command in a job's result, contained")       \
-        X(fork, "fork", "Start a job on what another one has staged")             \
-        X(status, "status", "Show one job")                                       \
-        X(completion, "completion", "Print the completion script for a shell")
-
-#define PV_COMMANDS_DIFF(X) X(diff, "diff", "Show the changes of a job as a patch")
+/*
+ * X(EXECUTABLE, name, "summary for the list of commands, without a full stop"), in the order of `pvisor help`. MAIN is
+ * bin/pvisor, DECIDE and DIFF are libexec/pvisor/pvisor-decide and pvisor-diff.
+ */
+/* clang-format off */
+#define PV_COMMANDS(X)                                                            \
+        X(MAIN,   run,        "Run a command inside a boundary, its file changes staged") \
+        X(MAIN,   list,       "List jobs")                                        \
+        X(DECIDE, status,     "Show one job")                                     \
+        X(MAIN,   logs,       "Show what a job printed")                          \
+        X(MAIN,   kill,       "End a running job")                                \
+        X(DECIDE, review,     "Show what a job did and what needs attention")     \
+        X(DIFF,   diff,       "Show the changes of a job as a patch")             \
+        X(DECIDE, inspect,    "Run a command in a job's result, contained")       \
+        X(DECIDE, fork,       "Start a job on what another one has staged")       \
+        X(DECIDE, completion, "Print the completion script for a shell")          \
+        X(MAIN,   help,       "Show help for a command")                          \
+        X(MAIN,   version,    "Show the version")
+/* clang-format on */
 
 struct pv_command {
         const char *name;
@@ -68,11 +70,8 @@ const char *pv_command_name(size_t i);
  */
 int pv_dispatch(const struct pv_command *const *own, int argc, char **argv);
 
-#define PV_COMMAND_DECLARE(id, name, summary) extern const struct pv_command pv_cmd_##id;
-PV_COMMANDS_MAIN(PV_COMMAND_DECLARE)
-PV_COMMANDS_DECIDE(PV_COMMAND_DECLARE)
-PV_COMMANDS_DIFF(PV_COMMAND_DECLARE)
+#define PV_COMMAND_DECLARE(executable, id, summary) extern const struct pv_command pv_cmd_##id;
+PV_COMMANDS(PV_COMMAND_DECLARE)
 #undef PV_COMMAND_DECLARE
-#define PV_COMMAND_POINTER(id, name, summary) &pv_cmd_##id,
 
 #endif

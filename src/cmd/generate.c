@@ -7,8 +7,9 @@
 #include "cmd/completion_scripts.h"
 #include "cmd/man.h"
 
-static const struct pv_command *const commands[] = { PV_COMMANDS_MAIN(PV_COMMAND_POINTER) PV_COMMANDS_DECIDE(
-        PV_COMMAND_POINTER) PV_COMMANDS_DIFF(PV_COMMAND_POINTER) NULL };
+#define ROW(executable, id, summary) &pv_cmd_##id,
+
+static const struct pv_command *const commands[] = { PV_COMMANDS(ROW) NULL };
 
 static const struct {
         const char *shell;

@@ -2,7 +2,12 @@
 /* libexec/pvisor/pvisor-decide: the commands that look at a job and decide on its changes. */
 #include "cmd/command.h"
 
-static const struct pv_command *const commands[] = { PV_COMMANDS_DECIDE(PV_COMMAND_POINTER) NULL };
+#define IN_MAIN(id)
+#define IN_DECIDE(id) &pv_cmd_##id,
+#define IN_DIFF(id)
+#define ROW(executable, id, summary) IN_##executable(id)
+
+static const struct pv_command *const commands[] = { PV_COMMANDS(ROW) NULL };
 
 int main(int argc, char **argv)
 {

@@ -2,7 +2,12 @@
 /* libexec/pvisor/pvisor-diff: `pvisor diff`, which alone needs libgit2. */
 #include "cmd/command.h"
 
-static const struct pv_command *const commands[] = { PV_COMMANDS_DIFF(PV_COMMAND_POINTER) NULL };
+#define IN_MAIN(id)
+#define IN_DECIDE(id)
+#define IN_DIFF(id)                  &pv_cmd_##id,
+#define ROW(executable, id, summary) IN_##executable(id)
+
+static const struct pv_command *const commands[] = { PV_COMMANDS(ROW) NULL };
 
 int main(int argc, char **argv)
 {
