@@ -10,6 +10,7 @@ enum {
         LARGE_BYTES = 1 << 20,
         CONFLICTS_SHOWN = 20,
         NAME_COLUMNS = 46,
+        LEAST_NAME = 24,
 };
 
 struct listing {
@@ -175,11 +176,16 @@ static void put_row(struct listing *l, char letter, const char *name, const char
                 if (styles[i].letter == letter)
                         style = styles[i].style;
         pv_str_putf(l->out, "  %s%c%s ", pv_style_on(s, style), letter, pv_style_off(s));
-        size_t room = *detail ? s->columns > 100 ? s->columns - 40 : NAME_COLUMNS : s->columns - 5;
-        size_t before = l->out->len;
-        pv_put_fitted_safe(l->out, name, room);
+        /* The detail is whole; the name gets what it leaves. */
+        size_t wide = s->columns > 90 ? s->columns - 34 : NAME_COLUMNS,
+               detail_columns = pv_columns(detail, strlen(detail));
+        size_t room = s->columns > detail_columns + 7 + LEAST_NAME ? s->columns - detail_columns - 7 : LEAST_NAME;
+        size_t column = room < wide ? room : wide, before = l->out->len;
+        if (!*detail)
+                column = s->columns - 5;
+        pv_put_fitted_safe(l->out, name, column);
         if (*detail) {
-                for (size_t n = pv_columns(l->out->s + before, l->out->len - before); n < NAME_COLUMNS; n++)
+                for (size_t n = pv_columns(l->out->s + before, l->out->len - before); n < column; n++)
                         pv_str_putc(l->out, ' ');
                 pv_str_putf(l->out, "  %s%s%s", pv_style_on(s, PV_STYLE_DIM), detail, pv_style_off(s));
         }

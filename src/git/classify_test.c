@@ -280,6 +280,16 @@ static void configured_hooks_path(void **state)
         assert_int_equal(v.reasons, 0);
 }
 
+static void each_reason_fits_a_line(void **state)
+{
+        for (int a = 0; a < PV_ATTENTIONS; a++) {
+                const struct pv_attention_info *info = pv_attention_info((enum pv_attention)a);
+                assert_non_null(info->name);
+                if (strlen(info->title) + strlen(info->reason) + strlen("  ! ") + strlen(" - ") > 80)
+                        fail_msg("%s", info->name);
+        }
+}
+
 static void folding(void **state)
 {
         struct pv_path_change c[] = { file("node_modules/a/x", PV_PATH_ADDED),
@@ -323,6 +333,7 @@ int main(void)
                 cmocka_unit_test(a_git_directory_of_its_own),
                 cmocka_unit_test(package_scripts_only_when_they_changed),
                 cmocka_unit_test(configured_hooks_path),
+                cmocka_unit_test(each_reason_fits_a_line),
                 cmocka_unit_test(folding),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
