@@ -207,7 +207,7 @@ def test_undo_of_batches_newest_first(agent, pvisor, workspace):
     assert (workspace / "a").exists() and not (workspace / "b").exists()
     pvisor("undo", cwd=workspace)
     assert not (workspace / "a").exists()
-    pvisor("undo", cwd=workspace, code=1)
+    assert "nothing to undo" in pvisor("undo", cwd=workspace, code=2).err
 
 
 def test_undo_refuses_what_was_changed_since(agent, pvisor, workspace):

@@ -236,7 +236,8 @@ def test_lost_job_is_whole(pvisor, workspace, listed, background, environment, m
     wait_started()
     processes.wait_for(marker)
     deadline = time.monotonic() + 10
-    while not list(jobs.store(environment).glob("jobs/*/stage/roots/*/layers/*/kept.txt")):
+    while not (list(jobs.store(environment).glob("jobs/*/stage/roots/*/layers/*/kept.txt"))
+               and list(jobs.store(environment).glob("jobs/*/bundle.json"))):
         assert time.monotonic() < deadline
         time.sleep(0.02)
     os.kill(p.pid, signal.SIGKILL)

@@ -73,6 +73,14 @@ static int check_closed(struct pv_decision *d, const char *verb, struct pv_err *
         return 0;
 }
 
+/* Of two reasons to leave a hook or git's configuration, the one that a person must know. */
+static void prefer_host_runs(struct pv_decision *d)
+{
+        for (size_t i = 0; i < d->changes->n; i++)
+                if (d->left[i] == PV_LEFT_GIT && pv_attention_host_runs(d->verdicts.item[i].reasons))
+                        d->left[i] = PV_LEFT_HOST_RUNS;
+}
+
 int pv_decision_select(struct pv_decision *d, const char *verb, const struct pv_select *what, struct pv_err *err)
 {
         size_t n = d->changes->n;
@@ -83,6 +91,7 @@ int pv_decision_select(struct pv_decision *d, const char *verb, const struct pv_
                 return 0;
         if (pv_select_run(what, &d->verdicts, cwd ? cwd : "/", d->left, err) < 0)
                 return -1;
+        prefer_host_runs(d);
         for (size_t i = 0; i < n; i++)
                 d->selected[i] = d->left[i] == PV_LEFT_NOT;
         if (pv_apply_close_selection(d->changes, d->selected, err) < 0 || check_closed(d, verb, err) < 0)

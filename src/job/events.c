@@ -26,7 +26,9 @@ void pv_job_event(const struct pv_job *job, const char *event, json_t *fields)
         pv_auto_fd dir = pv_job_open_dir(job, &ignored);
         if (!text || dir < 0)
                 return;
-        pv_auto_fd fd = openat(dir, PV_JOB_EVENTS, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+        /* Non-blocking, should it have become a FIFO. */
+        const int flags = O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+        pv_auto_fd fd = openat(dir, PV_JOB_EVENTS, flags, 0600);
         size_t n = strlen(text);
         text[n] = '\n'; /* the NUL's place; the length is passed on */
         if (fd >= 0)

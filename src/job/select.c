@@ -176,7 +176,8 @@ static int select_listed(const char *store, const char *selector, const char *wo
 int pv_job_select(const char *selector, const char *workspace, struct pv_job **out, struct pv_err *err)
 {
         pv_auto_free char *store = NULL;
-        if (pv_store_path(&store, err) < 0)
+        pv_auto_fd jobs = -1; /* opened for its checks: nothing is believed of a store that others may write */
+        if (pv_store_path(&store, err) < 0 || pv_store_open_jobs(store, 0, &jobs, err) < 0)
                 return -1;
         if (!selector || pv_streq(selector, "last"))
                 return select_last(store, workspace, out, err);
