@@ -273,6 +273,21 @@ static void put_flags(struct pv_str *b, unsigned flags)
                 pv_str_putc(b, ']');
 }
 
+/* Groups are numbered by inode, which differs from run to run: here by their first path. */
+static size_t group_in_order(const struct pv_changes *c, size_t of)
+{
+        size_t number = 0;
+        for (size_t i = 0; i <= of; i++) {
+                bool seen = c->item[i].link_group == 0;
+                for (size_t k = 0; k < i && !seen; k++)
+                        seen = c->item[k].link_group == c->item[i].link_group;
+                number += !seen;
+                if (c->item[i].link_group == c->item[of].link_group)
+                        return number;
+        }
+        return number;
+}
+
 char *fixture_changes(struct fixture *f)
 {
         struct pv_err err = PV_ERR_INIT;
@@ -286,7 +301,7 @@ char *fixture_changes(struct fixture *f)
                 if (x->renamed_from)
                         pv_str_putf(&b, " <- %s", x->renamed_from);
                 if (x->link_group)
-                        pv_str_putf(&b, " =%d", (int)x->link_group);
+                        pv_str_putf(&b, " =%zu", group_in_order(c, i));
                 pv_str_putc(&b, '\n');
         }
         return pv_str_steal(&b);
