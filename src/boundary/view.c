@@ -44,6 +44,11 @@ struct pv_view_step *pv_view_add(struct pv_view *view, enum pv_view_op op, const
         return s;
 }
 
+const char *pv_view_op_name(enum pv_view_op op)
+{
+        return ops[op].word;
+}
+
 bool pv_view_op_is_mount(enum pv_view_op op)
 {
         return ops[op].mount;

@@ -57,6 +57,9 @@ void pv_view_fini(struct pv_view *view);
 /* Appends a step and returns it, valid until the next one is added. src may be NULL. */
 struct pv_view_step *pv_view_add(struct pv_view *view, enum pv_view_op op, const char *src, const char *dst);
 
+/* "read", "stage", ... */
+const char *pv_view_op_name(enum pv_view_op op);
+
 /* What a mount of this step must be, verified after building; DIR, LINK and COPY are no mounts of their own. */
 bool pv_view_op_is_mount(enum pv_view_op op);
 bool pv_view_op_is_read_only(enum pv_view_op op);

@@ -2,17 +2,20 @@
 #include "cmd/plan_text.h"
 
 #include <string.h>
-#include <unistd.h>
 #include "base/json.h"
-#include "job/store.h"
+#include "boundary/mountinfo.h"
+#include "boundary/root.h"
+#include "cmd/jobs.h"
 
-#define COLUMN "  %-14s "
+#define COLUMN "  %-16s "
+#define INDENT 19 /* as wide as COLUMN */
+#define WIDTH  80
 
-static void put_path(struct pv_str *out, const char *what, const char *path, const char *how)
+static void put_path(struct pv_str *out, const char *what, const char *path)
 {
         pv_str_putf(out, COLUMN, what);
         pv_str_put_safe(out, path);
-        pv_str_putf(out, "%s%s\n", *how ? "  " : "", how);
+        pv_str_putc(out, '\n');
 }
 
 static void put_line(struct pv_str *out, const char *what, const char *text)
@@ -22,42 +25,75 @@ static void put_line(struct pv_str *out, const char *what, const char *text)
 
 static void put_command(struct pv_str *out, const struct pv_plan *p)
 {
+        pv_auto_json j = pv_job_plan_json(p);
         pv_str_put(out, "Command\n  ");
-        for (char *const *a = p->argv; *a; a++) {
-                pv_str_put(out, a == p->argv ? "" : " ");
-                pv_str_put_safe(out, *a);
-        }
+        pv_cmd_put_argv(out, json_object_get(j, "argv"));
         pv_str_putc(out, '\n');
-        put_path(out, "starts in", p->cwd, "");
+        put_path(out, "starts in", p->cwd);
 }
 
-static void put_view(struct pv_str *out, const struct pv_plan *p)
+/* Paths behind a heading, as many in a line as fit. */
+static void put_paths(struct pv_str *out, const char *what, const struct pv_strv *paths)
 {
-        static const char *const access[] = {
-                [PV_MOUNT_READ] = "read-only", [PV_MOUNT_STAGE] = "staged", [PV_MOUNT_WRITE] = "written directly"
-        };
-        bool sandbox = p->filesystem == PV_FS_SANDBOX;
-        pv_str_put(out, "\nView\n");
-        put_path(out, "workspace", p->workspace, p->staged ? "staged" : "written directly");
-        for (size_t i = 1; i < p->n_roots; i++)
-                if (p->roots[i].kind == PV_ROOT_GIT_DIR)
-                        put_path(out, "git directory", p->roots[i].view, "staged");
-        for (size_t i = 0; i < p->n_mounts; i++)
-                put_path(out, "mount", p->mounts[i].dst, access[p->mounts[i].access]);
-        for (size_t i = 0; i < p->devices.n; i++)
-                put_path(out, "device", p->devices.v[i], "");
-        if (!sandbox) {
-                put_line(out, "all else", "as it is on the host");
-                return;
+        size_t column = 0;
+        for (size_t i = 0; i < paths->n; i++) {
+                if (i == 0 || column + strlen(paths->v[i]) + 2 > WIDTH) {
+                        pv_str_putf(out, i ? "\n" COLUMN : COLUMN, i ? "" : what);
+                        column = INDENT;
+                } else {
+                        pv_str_put(out, "  ");
+                        column += 2;
+                }
+                pv_str_put(out, paths->v[i]);
+                column += strlen(paths->v[i]);
         }
-        put_path(out, "HOME", p->home,
-                 p->home_mode == PV_HOME_COW     ? "a throw-away view, credential stores hidden"
-                 : p->home_mode == PV_HOME_EMPTY ? "empty, thrown away"
-                                                 : "as part of the workspace");
-        put_line(out, "system", "/usr, /etc and the directories of PATH, read-only");
-        put_line(out, "private", "/tmp /var/tmp /run /dev /proc");
-        for (size_t i = 0; i < p->hidden.n; i++)
-                put_path(out, "hidden", p->hidden.v[i], "");
+        if (paths->n)
+                pv_str_putc(out, '\n');
+}
+
+static char *shown_step(const struct pv_view_step *s)
+{
+        pv_auto_str text = { 0 };
+        pv_str_put_safe(&text, s->dst);
+        if (s->src && !pv_streq(s->src, s->dst)) {
+                pv_str_put(&text, " from ");
+                pv_str_put_safe(&text, s->src);
+        }
+        if (s->masks.n)
+                pv_str_putf(&text, " (%zu paths in it hidden)", s->masks.n);
+        return pv_str_steal(&text);
+}
+
+/* The launcher's own steps, told by what becomes of a write. */
+static void put_steps(struct pv_str *out, const struct pv_view *view)
+{
+        static const struct {
+                const char *what;
+                unsigned ops;
+        } rows[] = {
+                { "staged", 1U << PV_VIEW_STAGE },
+                { "written directly", 1U << PV_VIEW_WRITE },
+                { "thrown away", 1U << PV_VIEW_COW | 1U << PV_VIEW_PRIVATE | 1U << PV_VIEW_COPY },
+                { "read-only", 1U << PV_VIEW_SYSTEM | 1U << PV_VIEW_FILE | 1U << PV_VIEW_READ },
+                { "its own", 1U << PV_VIEW_PROC | 1U << PV_VIEW_PTS },
+                { "devices", 1U << PV_VIEW_DEVICE },
+                { "hidden", 1U << PV_VIEW_MASK },
+        };
+        for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+                pv_auto_strv paths = { 0 };
+                for (size_t i = 0; i < view->n; i++)
+                        if (rows[r].ops & 1U << view->v[i].op)
+                                pv_strv_take(&paths, shown_step(&view->v[i]));
+                put_paths(out, rows[r].what, &paths);
+        }
+}
+
+static void put_view(struct pv_str *out, const struct pv_plan *p, const struct pv_view *view)
+{
+        pv_str_put(out, "\nView\n");
+        put_path(out, "workspace", p->workspace);
+        put_steps(out, view);
+        put_line(out, "all else", p->filesystem == PV_FS_SANDBOX ? "is not there" : "as it is on the host");
 }
 
 static void put_size_limit(struct pv_str *out, const char *what, uint64_t bytes)
@@ -103,12 +139,13 @@ static void put_environment(struct pv_str *out, const struct pv_plan *p)
                 put_line(out, "variables", "all of yours");
                 return;
         }
-        pv_str_putf(out, COLUMN, "variables");
+        pv_auto_strv names = { 0 };
         for (size_t i = 0; i < p->env.n; i++) {
-                pv_str_put(out, i ? " " : "");
-                pv_str_put_safe_n(out, p->env.v[i], strcspn(p->env.v[i], "="));
+                pv_auto_str name = { 0 };
+                pv_str_put_safe_n(&name, p->env.v[i], strcspn(p->env.v[i], "="));
+                pv_strv_take(&names, pv_str_steal(&name));
         }
-        pv_str_putc(out, '\n');
+        put_paths(out, "variables", &names);
 }
 
 static const char *rule(const struct pv_plan *p, enum pv_dimension d)
@@ -130,7 +167,7 @@ static const char *rule(const struct pv_plan *p, enum pv_dimension d)
         case PV_DIM_SUBPROCESSES:
                 return sandbox || p->staged ? "ended with the run" : NULL;
         case PV_DIM_RESOURCES:
-                return "as under Limits";
+                return pv_limits_any(&p->limits) ? "as under Limits" : NULL;
         case PV_DIMENSIONS:
                 break;
         }
@@ -154,21 +191,40 @@ static void put_rules(struct pv_str *out, const struct pv_plan *p)
         }
 }
 
+static json_t *steps_json(const struct pv_view *view)
+{
+        json_t *list = json_array();
+        for (size_t i = 0; i < view->n; i++) {
+                const struct pv_view_step *s = &view->v[i];
+                (void)json_array_append_new(list, json_pack("{s:s, s:o, s:o}", "step", pv_view_op_name(s->op), "path",
+                                                            pv_json_bytes(s->dst), "from", pv_json_bytes(s->src)));
+        }
+        return list;
+}
+
+static int make_view(const struct pv_plan *p, struct pv_view *view, struct pv_err *err)
+{
+        pv_auto_mountinfo mounts = { 0 };
+        if (p->filesystem == PV_FS_HOST && !p->staged)
+                return 0;
+        return pv_mountinfo_read(&mounts, err) < 0 ? -1 : pv_root_view(p, &mounts, NULL, view, err);
+}
+
 int pv_plan_show(const struct pv_plan *plan, bool as_json, struct pv_err *err)
 {
         pv_auto_str out = { 0 };
+        pv_auto_view view = { 0 };
+        if (make_view(plan, &view, err) < 0)
+                return -1;
         if (as_json) {
-                pv_auto_json j = pv_job_plan_json(plan);
-                pv_auto_free char *text = j ? json_dumps(j, JSON_INDENT(2)) : NULL;
-                if (!text)
-                        return pv_err_set(err, PV_ERR_SYS, ENOMEM, "plan");
-                pv_str_putf(&out, "%s\n", text);
-        } else {
-                put_command(&out, plan);
-                put_view(&out, plan);
-                put_limits(&out, &plan->limits);
-                put_environment(&out, plan);
-                put_rules(&out, plan);
+                json_t *j = pv_job_plan_json(plan);
+                (void)json_object_set_new(j, "view", steps_json(&view));
+                return pv_cmd_print_json(j, err);
         }
-        return pv_fd_write_all(STDOUT_FILENO, out.s, out.len, "stdout", err);
+        put_command(&out, plan);
+        put_view(&out, plan, &view);
+        put_limits(&out, &plan->limits);
+        put_environment(&out, plan);
+        put_rules(&out, plan);
+        return pv_cmd_print(&out, err);
 }

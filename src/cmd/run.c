@@ -9,6 +9,7 @@
 #include "cmd/plan_text.h"
 #include "cmd/run_options.h"
 #include "job/run.h"
+#include "job/run_report.h"
 
 static int before(const struct pv_command *self, const struct pv_parsed *parsed, void *options, struct pv_err *err)
 {
@@ -60,8 +61,10 @@ static int run(const struct pv_request *request, const struct pv_args *args, int
                 return -1;
         }
         r.continued = continued;
-        if (pv_run_decide(&r, &decided, err) < 0)
+        if (pv_run_decide(&r, &decided, err) < 0) {
+                pv_run_report(&(struct pv_run_outcome){ .code = pv_run_exit_code(err), .failure = err }, summary);
                 return -1;
+        }
         if (request->dry_run)
                 return pv_plan_show(decided.plan, request->json != NULL, err);
         say_what_holds(&decided);

@@ -54,8 +54,8 @@ const struct pv_opt pv_run_options[] = {
           .arg = "MODE",
           .choices = filesystems,
           .field = FIELD(filesystem),
-          .help = "host: all is seen as it is. sandbox: system directories read-only, the workspace, an empty HOME, "
-                  "and what --mount adds." },
+          .help = "What of the host is seen. host: all as it is. sandbox: system directories read-only, the "
+                  "workspace, an empty HOME, and what --mount adds." },
         { .name = "mount",
           .type = PV_OPT_LIST,
           .arg = "SRC[:DST]:ACCESS",
@@ -81,7 +81,7 @@ const struct pv_opt pv_run_options[] = {
           .choices = networks,
           .flags = PV_OPT_ARG_OPTIONAL,
           .field = FIELD(overlaynet),
-          .help = "off: the network is not restricted, not even by --safe." },
+          .help = "The network. off: it is not restricted, not even by --safe." },
         { .name = "overlaynet-deny-all",
           .type = PV_OPT_FLAG,
           .field = FIELD(overlaynet_deny_all),
@@ -95,7 +95,7 @@ const struct pv_opt pv_run_options[] = {
           .arg = "WHERE",
           .choices = executors,
           .field = FIELD(executor),
-          .help = "host is the only one of this version." },
+          .help = "Where it runs; host is the only one of this version." },
 
         { .name = "pass-env",
           .type = PV_OPT_LIST,
@@ -114,7 +114,7 @@ const struct pv_opt pv_run_options[] = {
           .arg = "MODE",
           .choices = stdios,
           .field = FIELD(stdio),
-          .help = "inherit, or capture: stdout and stderr go to the job's record (`pvisor logs`)." },
+          .help = "Where output goes. capture: stdout and stderr to the job's record (`pvisor logs`)." },
 
         { .name = "timeout",
           .type = PV_OPT_DURATION,

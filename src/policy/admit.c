@@ -303,12 +303,6 @@ static int set_environment(struct admission *a, struct pv_err *err)
         return 0;
 }
 
-static bool has_limits(const struct pv_limits *l)
-{
-        return l->timeout_ms || l->memory_bytes || l->max_processes || l->max_cpu_ms || l->max_open_files ||
-               l->max_file_bytes;
-}
-
 static int set_required(struct pv_plan *p, struct pv_err *err)
 {
         bool sandbox = p->filesystem == PV_FS_SANDBOX, wanted = false;
@@ -320,7 +314,7 @@ static int set_required(struct pv_plan *p, struct pv_err *err)
                 [PV_DIM_NETWORK] = p->net == PV_NET_DENY_ALL,
                 [PV_DIM_CREDENTIALS] = sandbox,
                 [PV_DIM_SUBPROCESSES] = sandbox || p->staged,
-                [PV_DIM_RESOURCES] = has_limits(&p->limits) && p->strict,
+                [PV_DIM_RESOURCES] = pv_limits_any(&p->limits) && p->strict,
         };
         if (!p->safe && !p->strict)
                 return 0;

@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "policy/plan.h"
 
+bool pv_limits_any(const struct pv_limits *l)
+{
+        return l->timeout_ms || l->memory_bytes || l->max_processes || l->max_cpu_ms || l->max_open_files ||
+               l->max_file_bytes;
+}
+
 void pv_plan_free(struct pv_plan *plan)
 {
         if (!plan)

@@ -48,6 +48,9 @@ struct pv_limits {
         uint64_t max_file_bytes;
 };
 
+/* Whether any limit was asked for. */
+bool pv_limits_any(const struct pv_limits *l);
+
 struct pv_plan {
         char **argv;     /* NULL-terminated, owned */
         char *workspace; /* a path to the workspace as the person knows it resolves to this real path */
