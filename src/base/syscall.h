@@ -4,6 +4,7 @@
 #define PV_BASE_SYSCALL_H
 
 #include <fcntl.h>
+#include <linux/ioctl.h>
 #include <linux/openat2.h>
 #include <sched.h>
 #include <signal.h>
@@ -79,6 +80,10 @@ static inline int pv_sys_landlock_restrict(int ruleset)
 {
         return (int)syscall(SYS_landlock_restrict_self, ruleset, 0);
 }
+
+/* seccomp_unotify(2): the flag of the listener itself (Linux 6.6), which Debian 12's header lacks. */
+#define PV_SECCOMP_IOCTL_NOTIF_SET_FLAGS _IOW('!', 4, uint64_t)
+#define PV_SECCOMP_NOTIF_SYNC_WAKE_UP    UINT64_C(1)
 
 static inline ssize_t pv_sys_listxattrat(int dirfd, const char *path, unsigned at_flags, char *list, size_t size)
 {

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <linux/capability.h>
 #include <linux/securebits.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -22,12 +23,12 @@
 /* Root's programs get root's (bounded) set at exec and lose it by setuid(2), as they expect. */
 #define LOCKED_ROOT (SECBIT_NO_CAP_AMBIENT_RAISE | SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED)
 
-static int set_caps(uint64_t effective, uint64_t permitted)
+int pv_caps_set(uint64_t set)
 {
         struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
         struct __user_cap_data_struct data[2] = {
-                { .effective = (uint32_t)effective, .permitted = (uint32_t)permitted },
-                { .effective = (uint32_t)(effective >> 32), .permitted = (uint32_t)(permitted >> 32) },
+                { .effective = (uint32_t)set, .permitted = (uint32_t)set },
+                { .effective = (uint32_t)(set >> 32), .permitted = (uint32_t)(set >> 32) },
         };
 
         return (int)syscall(SYS_capset, &head, data);
@@ -92,10 +93,24 @@ int pv_caps_no_new_privs(struct pv_observations *obs, struct pv_err *err)
         return 0;
 }
 
+static void observe(struct pv_observations *obs, enum pv_caps_keep keep)
+{
+        bool root = keep & PV_CAPS_ROOT_FILES;
+        struct pv_observation *o = pv_observations_add(obs, PV_DIM_SUBPROCESSES, PV_CONTROL_CAPS,
+                                                       root ? "file capabilities in the innermost user namespace alone"
+                                                            : "every set empty, securebits locked");
+
+        if (!o)
+                return;
+        o->installed = true;
+        if (root)
+                pv_observation_limit(o, "as root: changes owners, modes and ids of files and processes of the view");
+}
+
 int pv_caps_drop(enum pv_caps_keep keep, struct pv_observations *obs, struct pv_err *err)
 {
-        uint64_t set = keep == PV_CAPS_ROOT_FILES ? ROOT_FILES : 0;
-        unsigned long bits = keep == PV_CAPS_ROOT_FILES ? LOCKED_ROOT : LOCKED_NONE;
+        uint64_t set = (keep & PV_CAPS_ROOT_FILES ? ROOT_FILES : 0) | (keep & PV_CAPS_TRACE ? BIT(CAP_SYS_PTRACE) : 0);
+        unsigned long bits = keep & PV_CAPS_ROOT_FILES ? LOCKED_ROOT : LOCKED_NONE;
 
         if (prctl(PR_SET_SECUREBITS, bits, 0, 0, 0) < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "lock the securebits");
@@ -103,17 +118,11 @@ int pv_caps_drop(enum pv_caps_keep keep, struct pv_observations *obs, struct pv_
                 return pv_err_set(err, PV_ERR_SYS, errno, "clear the ambient capabilities");
         if (bound(set, err) < 0)
                 return -1;
-        if (set_caps(set, set) < 0)
+        if (pv_caps_set(set) < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "drop the capabilities");
         if (verify(set, err) < 0)
                 return -1;
-
-        struct pv_observation *o = pv_observations_add(obs, PV_DIM_SUBPROCESSES, PV_CONTROL_CAPS,
-                                                       set ? "file capabilities in the innermost user namespace alone"
-                                                           : "every set empty, securebits locked");
-        if (o)
-                o->installed = true;
-        if (o && set)
-                pv_observation_limit(o, "as root: changes owners, modes and ids of files and processes of the view");
+        if (obs)
+                observe(obs, keep);
         return 0;
 }
