@@ -193,6 +193,17 @@ bool pv_rename_reaped(const struct pv_rename *r, pid_t pid)
         return r->shared && pid > 0 && r->shared->helper == pid;
 }
 
+/*
+ * Killed just behind RECV, the helper had a notification in hand that it told nobody of. The kernel counts the ids up
+ * and forgets none that was received: the next few after the last that is known. An id that was not received yet, or
+ * never given out, is not affected (EINPROGRESS, ENOENT).
+ */
+static void answer_lost(int listener, uint64_t first, uint64_t n)
+{
+        for (uint64_t i = 0; i < n; i++)
+                pv_rename_answer(listener, first + i, EINTR);
+}
+
 int pv_rename_take_over(struct pv_rename *r)
 {
         int listener = receive_fd(r->to_init[1], MSG_DONTWAIT);
@@ -203,6 +214,8 @@ int pv_rename_take_over(struct pv_rename *r)
                 if (id)
                         pv_rename_answer(listener, id, EINTR);
         }
+        if (listener >= 0)
+                answer_lost(listener, atomic_load(&r->shared->last) + 1, 256);
         return listener;
 }
 
@@ -213,7 +226,9 @@ bool pv_rename_continue(int listener)
 
         if (poll(&p, 1, 0) < 0 || p.revents & (POLLHUP | POLLERR | POLLNVAL))
                 return false;
-        if (p.revents & POLLIN && ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &n) == 0)
+        if (p.revents & POLLIN && ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &n) == 0) {
                 pv_rename_answer_continue(listener, n.id);
+                answer_lost(listener, n.id - 8, 8); /* of a helper that died over its very first */
+        }
         return true;
 }

@@ -277,6 +277,7 @@ void pv_rename_serve(struct pv_rename_shared *shared, int listener, bool root)
                         continue;
                 }
                 atomic_store(&shared->in_hand[0], n.id);
+                atomic_store(&shared->last, n.id);
                 serve(&h, &n);
                 atomic_store(&shared->in_hand[0], 0);
         }

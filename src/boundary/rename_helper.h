@@ -15,7 +15,8 @@
 #define PV_RENAME_SLOTS   (PV_RENAME_WORKERS + 1)
 
 struct pv_rename_shared {
-        pid_t helper; /* as pid 1 sees it */
+        pid_t helper;          /* as pid 1 sees it */
+        _Atomic uint64_t last; /* notification received */
         _Atomic uint64_t in_hand[PV_RENAME_SLOTS];
 };
 
