@@ -9,6 +9,7 @@
 #include <sys/sysmacros.h>
 #include <sys/xattr.h>
 #include "base/clock.h"
+#include "base/copy.h"
 #include "base/fd.h"
 #include "base/str.h"
 #include "base/syscall.h"
@@ -106,6 +107,8 @@ static const char *seen_name(const char *stored, enum pv_facts_side side, struct
         if (pv_streq(stored, "security.selinux") || pv_streq(stored, "security.ima") ||
             pv_streq(stored, "security.evm"))
                 return NULL; /* given by the host to every file, by where it lies */
+        if (pv_str_has_prefix(stored, PV_XATTR_OWN))
+                return NULL; /* a note of ours on a target, or what would like to be one */
         if (side == PV_FACTS_HOST || !pv_str_has_prefix(stored, OVERLAY_PREFIX))
                 return stored;
         if (!pv_str_has_prefix(stored, OVERLAY_ESCAPE))

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Theory of operation
+ *
+ * Job: to bring a selection of staged changes into their target whole or not at all, without ever losing what the host
+ * wrote there, and to be able to take it back. Non-job: which changes there are (change.c), which of them the person
+ * wants (the caller), what git makes of them (src/git).
+ *
+ * Actors. The host: any program of the person's, writing to the target at any time, before, between and after each of
+ * our system calls; it is not hostile, but knows nothing of us. The staged content is hostile, but it is only moved:
+ * nothing of it is read but attribute names, and no path of it is followed (walk.c). Other pVisor processes stay out
+ * by the target's lock (lock.c) and the stage's.
+ *
+ * A batch is a list of items (batch.h), one for each change, and an item is one move between a path of the target and
+ * its *counterpart*, the place where the new version lies before and the old one after:
+ *
+ *     modified   EXCHANGE  target <-> the layer's entry            deleted   REMOVE  target -> backup slot
+ *     added      PLACE     layer -> target, if nothing is there    metadata of a directory that stays: META, in place
+ *
+ * New directories whose content goes with them, and old ones that go, are one move; what is in them are WITHIN items,
+ * which are checked but not moved. Where the staged entry must stay (another job stands on its layer, the job runs) the
+ * counterpart is a copy in a backup slot; where a rename says EXDEV it is a copy beside the target. Both are made
+ * before anything is published.
+ *
+ * The sequence, and what a crash leaves after each step:
+ *
+ *  1. Lock the target; finish what any stage left unfinished there (recover.c).
+ *  2. Check every preimage. A conflict ends it here: nothing was written but a scratch file.
+ *  3. Make the copies, write the plan and its READY mark, note the batch where it can be found from the target, sync
+ *     once. Crash before READY: copies are removed. From here on the plan decides.
+ *  4. Publish item by item (publish.c). An exchange is atomic; what came out of the target is looked at afterwards,
+ *     so that no write of the host's can fall between a look and a move: if it is not the preimage, or somebody has
+ *     it open for writing, the whole batch is taken back (rollback.c). No step is noted: where an inode lies says
+ *     whether its move happened. Crash: back, or forward when all had been moved.
+ *  5. COMMITTED mark, sync again. Crash: forward.
+ *  6. Originals move from the layers to the backup, the changes leave the stage (keep.c), and the journal is renamed
+ *     to the batch's record: done.
+ *
+ * Undo is the record turned round and the same sequence; its counterparts are the slots.
+ *
+ * Invariants: a path of the target always holds its old or its new version, never nothing (but for filesystems without
+ * RENAME_EXCHANGE, see move.c) and never a part. Nothing that came out of the target is deleted: it goes back, or into
+ * the backup. What the host wrote after we moved is never moved away for good: where a rollback meets it, it stays, the
+ * item is KEPT, and the batch is reported as partly applied.
+ *
+ * Limits: a store through a shared mapping of a tmpfs file that was unmapped again moves no time; the original is then
+ * in the backup, not in the target. Directories' own times are not kept. flock(2) does not reach other machines.
+ */
+#include "stage/run_batch.h"
+
+#include <errno.h>
+#include <string.h>
+#include "stage/build.h"
+
+#define TRIES 3 /* exchange, copies beside the target, copies without flags */
+
+static int check_closed(const struct pv_changes *changes, const bool *selected, struct pv_err *err)
+{
+        pv_auto_free bool *closed = pv_calloc(changes->n + 1, sizeof *closed);
+        if (changes->n > 0)
+                memcpy(closed, selected, changes->n * sizeof *closed);
+        if (pv_apply_close_selection(changes, closed, err) < 0)
+                return -1;
+        for (size_t i = 0; i < changes->n; i++)
+                if (closed[i] != selected[i])
+                        return pv_err_set(err, PV_ERR_USAGE, 0, "apply: the selection also needs %s",
+                                          changes->item[i].path);
+        return 0;
+}
+
+struct attempt {
+        struct pv_stage *s;
+        struct pv_batch_source source;
+        const struct pv_apply_options *options;
+        struct pv_apply_result *result;
+        uint32_t *modes; /* of the roots: what earlier attempts learned */
+};
+
+static void note_result(struct attempt *a, const struct pv_plan_list *plan)
+{
+        memcpy(a->result->batch, plan->head.id, sizeof a->result->batch);
+        a->result->applied = plan->n;
+        for (uint32_t i = 0; i < plan->head.n_roots; i++)
+                a->result->weaker |= (plan->head.root_mode[i] & PV_ROOT_WEAK) != 0;
+}
+
+static int attempt(struct attempt *a, enum pv_publish_outcome *outcome, struct pv_err *err)
+{
+        struct pv_plan_list plan = { 0 };
+        pv_auto_engine e = { 0 };
+        size_t n = pv_stage_n_roots(a->s);
+        plan.head.root_mode = memcpy(pv_calloc(n + 1, sizeof *a->modes), a->modes, n * sizeof *a->modes);
+        int r = pv_batch_start(a->s, &plan, PV_BATCH_APPLY, "", err);
+        if (r == 0)
+                r = pv_engine_init(&e, a->s, &plan, a->result, err);
+        if (r == 0)
+                r = pv_build_apply(&e, a->source.changes, a->source.selected, a->options, err);
+        *outcome = PV_PUBLISH_CONFLICT;
+        if (r == 0 && a->result->n_conflicts == 0) {
+                *outcome = a->options->dry_run || plan.n == 0 ? PV_PUBLISHED : pv_batch_run(&e, &a->source, err);
+                if (*outcome == PV_PUBLISHED)
+                        note_result(a, &plan);
+                if (a->options->dry_run || plan.n == 0)
+                        a->result->batch[0] = '\0';
+        }
+        memcpy(a->modes, plan.head.root_mode, n * sizeof *a->modes);
+        pv_plan_list_fini(&plan);
+        (void)unlinkat(pv_stage_dirfd(a->s).fd, PV_JOURNAL_NEW, 0);
+        return r;
+}
+
+int pv_apply(struct pv_stage *s, struct pv_changes *changes, const bool *selected,
+             const struct pv_apply_options *options, struct pv_apply_result *result, struct pv_err *err)
+{
+        pv_auto_target_lock lock = { 0 };
+        pv_auto_free uint32_t *modes = pv_calloc(pv_stage_n_roots(s) + 1, sizeof *modes);
+        struct attempt a = { .s = s,
+                             .source = { .changes = changes, .selected = selected },
+                             .options = options,
+                             .result = result,
+                             .modes = modes };
+        enum pv_publish_outcome outcome = PV_PUBLISH_RETRY;
+        *result = (struct pv_apply_result){ 0 };
+        if (check_closed(changes, selected, err) < 0 || pv_batch_take_targets(s, &lock, err) < 0 ||
+            pv_batch_refuse_unfinished(s, err) < 0)
+                return -1;
+        for (int i = 0; i < TRIES && outcome == PV_PUBLISH_RETRY; i++)
+                if (attempt(&a, &outcome, err) < 0)
+                        return -1;
+        switch (outcome) {
+        case PV_PUBLISHED:
+                return 0;
+        case PV_PUBLISH_CONFLICT:
+                return pv_err_set(err, PV_ERR_CONFLICT, 0, "apply: %zu path%s changed on the host%s",
+                                  result->n_conflicts, result->n_conflicts == 1 ? "" : "s",
+                                  result->partly ? "; some of its versions stayed" : "; nothing was applied");
+        case PV_PUBLISH_RETRY:
+                return pv_err_set(err, PV_ERR_SYS, EXDEV, "apply: the target takes no renames");
+        case PV_PUBLISH_FAILED:
+                break;
+        }
+        return pv_err_wrap(err, "apply");
+}

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/test.h"
+
+#include <fcntl.h>
+#include <ftw.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "base/copy.h"
+#include "base/fd.h"
+#include "base/path.h"
+#include "base/sha256.h"
+#include "stage/apply.h"
+#include "stage/fixture.h"
+
+/* What is durable is not tested here, and other programs' unwritten data are not to be waited for. */
+int syncfs(int fd)
+{
+        (void)fd;
+        return 0;
+}
+
+/* A script in the view, and what it means for a target that another script made. */
+struct act {
+        const char *name, *target, *script;
+};
+
+static const struct act acts[] = {
+        { "nothing", "echo a >a", "cat a" },
+        { "add", "", "echo a >a; mkdir -p d/e; echo x >d/e/f; ln -s b d/l; mkfifo d/p; chmod 750 d" },
+        { "modify", "echo a >a; mkdir d; echo b >d/b; chmod 600 d/b", "echo xx >a; echo c >>d/b" },
+        { "modify a read-only file", "echo a >a; chmod 444 a", "chmod 644 a; echo b >a; chmod 444 a" },
+        { "delete", "echo a >a; mkdir -p d/e; echo b >d/b; ln -s b d/l", "rm a; rm -r d" },
+        { "delete and make again", "mkdir -p d/s; echo a >d/a; echo b >d/b; echo c >d/s/c",
+          "rm -r d; mkdir d; echo xx >d/a; echo n >d/n" },
+        { "make again with another mode", "mkdir d; echo a >d/a", "rm -r d; mkdir -m 700 d; echo b >d/b" },
+        { "file to directory", "echo a >a", "rm a; mkdir -p a/c; echo b >a/b; echo d >a/c/d" },
+        { "directory to file", "mkdir -p a/c; echo b >a/b; echo d >a/c/d", "rm -r a; echo a >a" },
+        { "directory to link", "mkdir -p a/c; echo b >a/b", "rm -r a; ln -s /nowhere a" },
+        { "file to link", "echo a >a", "rm a; ln -s b a" },
+        { "link to file", "ln -s b a", "rm a; echo a >a" },
+        { "link to another", "ln -s b a", "rm a; ln -s c a" },
+        { "modes", "echo a >a; mkdir d; touch d/x", "chmod 600 a; chmod 700 d; chmod 711 ." },
+        { "attributes", "echo a >a; mkdir d", "setfattr -n user.x -v 1 a; setfattr -n user.y -v 2 d" },
+        { "attributes that look like the overlay's", "echo a >a; mkdir d",
+          "setfattr -n user.overlay.opaque -v y d; setfattr -n user.overlay.z -v 1 a; mkdir n; setfattr -n "
+          "user.overlay.opaque -v x n; echo b >n/b; setfattr -n user.overlay.q -v 3 n/b" },
+        { "attributes taken away", "echo a >a; mkdir d; setfattr -n user.x -v 1 a d",
+          "setfattr -x user.x a; setfattr -x user.x d" },
+        { "an acl", "echo a >a; mkdir d", "setfacl -m u:$(id -u):r a; setfacl -d -m u:$(id -u):rx d; echo b >d/b" },
+        { "times", "echo a >a; touch -d 2001-01-01 a", "touch -d 2002-02-02 a; echo b >b; touch -d 2003-03-03 b" },
+        { "rename a file", "echo content >a; mkdir d", "mv a d/b" },
+        { "rename over another", "echo content >a; echo other >b", "mv a b" },
+        { "move a directory", "mkdir -p d/s; echo one >d/a; echo two >d/s/b; ln -s a d/l",
+          "cp -a d e; rm -r d; echo more >>e/s/b" },
+        { "swap", "echo a >a; echo b >b", "mv a t; mv b a; mv t b" },
+        { "a new link to an old file", "echo a >a", "ln a b" },
+        { "links among new files", "mkdir d", "echo a >a; ln a d/b; mkdir n; ln a n/c; echo c >c; ln c c2" },
+        { "links inside a new directory", "", "mkdir -p n/m; echo a >n/a; ln n/a n/m/b" },
+        { "holes", "", "truncate -s 10M h; echo x | dd of=h bs=1 seek=5000000 conv=notrunc 2>/dev/null" },
+        { "sparse change", "truncate -s 4M h", "echo x | dd of=h bs=1 seek=2000000 conv=notrunc 2>/dev/null" },
+        { "names", "", "touch 'a b' -- -x \"$(printf 'n\\nl')\" \"$(printf '\\377')\" '*'; mkdir a; touch a/z a-b" },
+        { "unwritable directories", "mkdir -p d/e f; echo a >d/a; echo b >d/e/b; echo c >f/c; chmod 555 d/e d f",
+          "chmod 755 d d/e f; echo x >d/a; rm d/e/b; echo n >d/e/n; rm f/c; chmod 555 d/e d; rmdir f" },
+        { "new unwritable directories", "", "mkdir -p d/e; echo a >d/a; echo b >d/e/b; chmod 555 d/e d" },
+        { "an unwritable directory moves", "mkdir -p d/e; echo a >d/e/a; chmod 555 d/e",
+          "cp -a d/e n; chmod 755 d/e; rm -r d/e" },
+        { "deep", "mkdir -p a/b/c/d/e; echo x >a/b/c/d/e/f",
+          "echo y >a/b/c/d/e/f; mkdir -p a/b/c/d/e/g/h/i/j; echo z >a/b/c/d/e/g/h/i/j/k" },
+        { "setuid and sticky", "mkdir d", "echo x >s; chmod 4755 s; chmod 1777 d; echo y >g; chmod 2755 g" },
+        { "a socket and a fifo go", "mkfifo p", "rm p; echo x >p" },
+        { "everything at once",
+          "mkdir -p a/b c d/e; echo 1 >a/1; echo 2 >a/b/2; echo 3 >c/3; echo 4 >d/e/4; ln -s 1 a/l",
+          "rm -r a/b; echo 1x >a/1; rm a/l; mkdir a/l; echo in >a/l/in; rm -r c; ln -s d c; mv d/e/4 d/5; rm -r d/e; "
+          "echo e >d/e; mkdir -p n/m; echo q >n/m/q; chmod 700 d" },
+};
+
+static const struct fixture_place *place;
+
+static struct pv_strv lines; /* of the tree that is being described: nftw(3) passes nothing on */
+static size_t described_root;
+
+static void describe_xattrs(struct pv_str *line, const char *path)
+{
+        struct pv_err err;
+        pv_auto_xattrs x = { 0 };
+        assert_int_equal(pv_xattrs_read(AT_FDCWD, path, PV_COPY_PLAIN, &x, &err), 0);
+        for (size_t i = 0; i < x.n; i++) {
+                pv_str_putf(line, " %s=", x.item[i].name);
+                pv_str_put_safe_n(line, x.item[i].value, x.item[i].size);
+        }
+}
+
+/* One entry, with everything of it that counts: times of files only when a script set them (they are old then). */
+static int describe_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+        pv_auto_str line = { 0 };
+        char text[PATH_MAX] = "", hash[2 * PV_SHA256_SIZE + 1] = "";
+        unsigned char sum[PV_SHA256_SIZE];
+        struct pv_err err;
+        pv_str_put_safe(&line, path + described_root);
+        pv_str_putf(&line, " %o %u:%u", st->st_mode, st->st_uid, st->st_gid);
+        if (!S_ISDIR(st->st_mode))
+                pv_str_putf(&line, " links=%zu size=%lld", (size_t)st->st_nlink, (long long)st->st_size);
+        if (S_ISREG(st->st_mode) && st->st_mtim.tv_sec < 1500000000)
+                pv_str_putf(&line, " at %lld", (long long)st->st_mtim.tv_sec);
+        if (S_ISLNK(st->st_mode) && readlink(path, text, sizeof text - 1) > 0)
+                pv_str_putf(&line, " -> %s", text);
+        pv_auto_fd fd = S_ISREG(st->st_mode) ? open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC) : -1;
+        if (fd >= 0 && pv_sha256_fd(fd, sum, path, &err) == 0)
+                pv_hex(sum, sizeof sum, hash);
+        pv_str_putf(&line, " %s", hash);
+        if (!S_ISLNK(st->st_mode))
+                describe_xattrs(&line, path);
+        pv_str_putc(&line, '\n');
+        pv_strv_take(&lines, pv_str_steal(&line));
+        return 0;
+}
+
+static int compare_lines(const void *a, const void *b)
+{
+        return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static char *describe_target(struct fixture *f)
+{
+        pv_auto_str out = { 0 };
+        described_root = strlen(f->target);
+        assert_int_equal(nftw(f->target, describe_entry, 32, FTW_PHYS), 0);
+        qsort(lines.v, lines.n, sizeof *lines.v, compare_lines);
+        for (size_t i = 0; i < lines.n; i++)
+                pv_str_put(&out, lines.v[i]);
+        pv_strv_fini(&lines);
+        return pv_str_steal(&out);
+}
+
+static void equal(const struct act *a, const char *what, const char *got, const char *want)
+{
+        if (!pv_streq(got, want))
+                fail_msg("%s on %s, %s:\n--- got\n%s--- want\n%s", a->name, place->target, what, got, want);
+}
+
+/* A directory made again may be staged as one that hides all, or with a whiteout for each entry: both say the same. */
+static char *changes_of(struct fixture *f)
+{
+        pv_auto_free char *text = fixture_changes(f);
+        pv_auto_str out = { 0 };
+        for (const char *p = text; *p;) {
+                if (strncmp(p, " [hidden]", 9) == 0)
+                        p += 9;
+                else if (strncmp(p, "opaque ", 7) == 0)
+                        p += 7;
+                else
+                        pv_str_putc(&out, *p++);
+        }
+        return pv_str_steal(&out);
+}
+
+static int apply(struct fixture *f, bool (*pick)(const char *), struct pv_apply_result *result, struct pv_err *err)
+{
+        pv_auto_changes c = NULL;
+        struct pv_apply_options options = { .keep_times = true };
+        if (pv_changes_compute(f->stage, &c, err) < 0)
+                fail_msg("%s", err->msg);
+        pv_auto_free bool *selected = pv_calloc(c->n + 1, sizeof *selected);
+        for (size_t i = 0; i < c->n; i++)
+                selected[i] = !pick || pick(c->item[i].path);
+        assert_int_equal(pv_apply_close_selection(c, selected, err), 0);
+        return pv_apply(f->stage, c, selected, &options, result, err);
+}
+
+static void must_apply(struct fixture *f, const struct act *a)
+{
+        struct pv_apply_result result;
+        struct pv_err err = PV_ERR_INIT;
+        if (apply(f, NULL, &result, &err) < 0)
+                fail_msg("%s: apply: %s (%s: %s)", a->name, err.msg, result.n_conflicts ? result.conflicts[0].path : "",
+                         result.n_conflicts ? result.conflicts[0].why : "");
+        pv_apply_result_fini(&result);
+}
+
+static void must_undo(struct fixture *f, const struct act *a)
+{
+        struct pv_apply_result result;
+        struct pv_err err = PV_ERR_INIT;
+        if (pv_undo(f->stage, NULL, &result, &err) < 0)
+                fail_msg("%s: undo: %s (%s: %s)", a->name, err.msg, result.n_conflicts ? result.conflicts[0].path : "",
+                         result.n_conflicts ? result.conflicts[0].why : "");
+        pv_apply_result_fini(&result);
+}
+
+/* What the script does directly to the same target. */
+static char *directly(const struct act *a)
+{
+        struct fixture *f = fixture_make_at(place, a->target);
+        fixture_host(f, a->script);
+        char *text = describe_target(f);
+        fixture_host(f, "chmod -R u+rwX .");
+        fixture_free(f);
+        return text;
+}
+
+static void check_act(const struct act *a)
+{
+        pv_auto_free char *want = directly(a);
+        struct fixture *f = fixture_make_at(place, a->target);
+        pv_auto_free char *before = describe_target(f);
+        fixture_run_and_seal(f, a->script, NULL);
+        pv_auto_free char *changes = changes_of(f);
+        for (int round = 0; round < 2; round++) {
+                must_apply(f, a);
+                pv_auto_free char *after = describe_target(f), *left = changes_of(f);
+                equal(a, "applied", after, want);
+                equal(a, "left after apply", left, "");
+                if (!*changes)
+                        break;
+                must_undo(f, a);
+                pv_auto_free char *again = describe_target(f), *staged = changes_of(f);
+                equal(a, "undone", again, before);
+                equal(a, "staged again", staged, changes);
+        }
+        fixture_host(f, "chmod -R u+rwX .");
+        fixture_free(f);
+}
+
+static void test_apply_and_undo(void **state)
+{
+        for (place = fixture_next_place(NULL); place; place = fixture_next_place(place))
+                for (size_t i = 0; i < sizeof acts / sizeof *acts; i++)
+                        check_act(&acts[i]);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_apply_and_undo),
+        };
+        return fixture_main("apply", tests, sizeof tests / sizeof *tests);
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "stage/engine.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+int pv_engine_init(struct pv_engine *e, struct pv_stage *s, struct pv_plan_list *plan, struct pv_apply_result *result,
+                   struct pv_err *err)
+{
+        *e = (struct pv_engine){ .s = s, .plan = plan, .result = result, .slots = PV_PATHFD_INIT };
+        e->by_root = geteuid() == 0;
+        size_t n = pv_stage_n_roots(s);
+        e->n_layers = (unsigned)s->n_layers;
+        e->target = pv_calloc(n, sizeof *e->target);
+        e->layer = pv_calloc(n, sizeof *e->layer);
+        for (size_t r = 0; r < n; r++) {
+                pv_walk_init(&e->target[r], pv_stage_target(s, r));
+                e->layer[r] = pv_calloc(e->n_layers, sizeof *e->layer[r]);
+                for (unsigned k = 0; k < e->n_layers; k++)
+                        pv_walk_init(&e->layer[r][k], pv_layer_fd(s, r, k));
+        }
+        if (pv_layers_find_shared(s, &e->shared, err) < 0)
+                return -1;
+        return 0;
+}
+
+void pv_engine_reset_walks(struct pv_engine *e)
+{
+        for (size_t r = 0; r < pv_stage_n_roots(e->s); r++) {
+                pv_walk_reset(&e->target[r]);
+                for (unsigned k = 0; k < e->n_layers; k++)
+                        pv_walk_reset(&e->layer[r][k]);
+        }
+}
+
+void pv_engine_fini(struct pv_engine *e)
+{
+        for (size_t r = 0; e->s && r < pv_stage_n_roots(e->s); r++) {
+                pv_walk_fini(&e->target[r]);
+                for (unsigned k = 0; k < e->n_layers; k++)
+                        pv_walk_fini(&e->layer[r][k]);
+                free(e->layer[r]);
+        }
+        free(e->target);
+        free(e->layer);
+        free(e->shared);
+        pv_pathfd_closep(&e->slots);
+        e->s = NULL;
+}
+
+int pv_engine_open_slots(struct pv_engine *e, bool make, struct pv_err *err)
+{
+        const char *id = e->plan->head.kind == PV_BATCH_UNDO ? e->plan->head.of : e->plan->head.id;
+        int stage = pv_stage_dirfd(e->s).fd;
+        if (make && mkdirat(stage, "backup", 0700) < 0 && errno != EEXIST)
+                return pv_err_set(err, PV_ERR_SYS, errno, "make backup/");
+        pv_auto_fd backup = openat(stage, "backup", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (backup < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "open backup/");
+        if (make && mkdirat(backup, id, 0700) < 0 && errno != EEXIST)
+                return pv_err_set(err, PV_ERR_SYS, errno, "make backup/%s", id);
+        pv_pathfd_closep(&e->slots);
+        e->slots.fd = openat(backup, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        return e->slots.fd < 0 ? pv_err_set(err, PV_ERR_SYS, errno, "open backup/%s", id) : 0;
+}
+
+int pv_place_target(struct pv_engine *e, const struct pv_item *it, struct pv_place *out)
+{
+        out->dirfd = pv_walk_parent(&e->target[it->root], it->path, &out->name);
+        return out->dirfd < 0 ? -1 : 0;
+}
+
+int pv_place_layer(struct pv_engine *e, uint32_t root, uint32_t layer, const char *path, struct pv_place *out)
+{
+        if (layer >= e->n_layers) {
+                errno = ENOENT;
+                return -1;
+        }
+        out->dirfd = pv_walk_parent(&e->layer[root][layer], path, &out->name);
+        return out->dirfd < 0 ? -1 : 0;
+}
+
+int pv_place_slot(struct pv_engine *e, const struct pv_item *it, struct pv_place *out)
+{
+        (void)snprintf(out->buf, sizeof out->buf, "%x", it->slot);
+        out->name = out->buf;
+        out->dirfd = e->slots.fd;
+        if (out->dirfd < 0)
+                errno = ENOENT;
+        return out->dirfd < 0 ? -1 : 0;
+}
+
+int pv_place_counterpart(struct pv_engine *e, const struct pv_item *it, struct pv_place *out)
+{
+        const char *last;
+        switch ((enum pv_at)it->at) {
+        case PV_AT_LAYER:
+                return pv_place_layer(e, it->root, it->layer, it->path, out);
+        case PV_AT_SLOT:
+                return pv_place_slot(e, it, out);
+        case PV_AT_BESIDE:
+                (void)snprintf(out->buf, sizeof out->buf, PV_BESIDE_PREFIX "%s-%x", e->plan->head.id, it->slot);
+                out->name = out->buf;
+                out->dirfd = pv_walk_parent(&e->target[it->root], it->path, &last);
+                return out->dirfd < 0 ? -1 : 0;
+        }
+        errno = EINVAL;
+        return -1;
+}
+
+void pv_result_conflict(struct pv_apply_result *r, unsigned root, const char *path, const char *why)
+{
+        if (!r)
+                return;
+        for (size_t i = 0; i < r->n_conflicts; i++)
+                if (r->conflicts[i].root == root && pv_streq(r->conflicts[i].path, path))
+                        return;
+        r->conflicts = pv_realloc(r->conflicts, r->n_conflicts + 1, sizeof *r->conflicts);
+        r->conflicts[r->n_conflicts++] = (struct pv_conflict){ .root = root, .path = pv_strdup(path), .why = why };
+}
+
+void pv_apply_result_fini(struct pv_apply_result *r)
+{
+        for (size_t i = 0; i < r->n_conflicts; i++)
+                free(r->conflicts[i].path);
+        free(r->conflicts);
+        *r = (struct pv_apply_result){ 0 };
+}
+
+/*
+ * Moves one directory of the access list from one mode to the other. One that is not there (yet, any more), or whose
+ * mode somebody else changed, is passed over.
+ */
+static int set_access(struct pv_engine *e, const struct pv_access *a, uint32_t from, uint32_t to, struct pv_err *err)
+{
+        struct pv_item it = { .root = a->root, .path = a->path };
+        struct pv_place at;
+        int r = a->layer < 0 ? pv_place_target(e, &it, &at)
+                             : pv_place_layer(e, a->root, (uint32_t)a->layer, a->path, &at);
+        struct stat st;
+        if (r < 0 || fstatat(at.dirfd, at.name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+                return errno == ENOENT || errno == ENOTDIR ? 0 : pv_err_set(err, PV_ERR_SYS, errno, "open %s", a->path);
+        if (!S_ISDIR(st.st_mode) || (st.st_mode & 07777) != (from & 07777))
+                return 0;
+        if (fchmodat(at.dirfd, at.name, to & 07777, 0) < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "change the mode of %s", a->path);
+        return 0;
+}
+
+int pv_access_open(struct pv_engine *e, enum pv_access_side side, struct pv_err *err)
+{
+        for (size_t i = 0; i < e->plan->n_access; i++) {
+                const struct pv_access *a = &e->plan->access[i];
+                if ((side == PV_ACCESS_ALL || a->layer >= 0) && set_access(e, a, a->mode, a->mode | S_IRWXU, err) < 0)
+                        return -1;
+        }
+        return 0;
+}
+
+int pv_access_restore(struct pv_engine *e, enum pv_access_side side, struct pv_err *err)
+{
+        for (size_t i = e->plan->n_access; i-- > 0;) {
+                const struct pv_access *a = &e->plan->access[i];
+                if ((side == PV_ACCESS_ALL || a->layer >= 0) && set_access(e, a, a->mode | S_IRWXU, a->mode, err) < 0)
+                        return -1;
+        }
+        return 0;
+}

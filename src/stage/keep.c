@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* After an apply: the displaced originals go into the backup, the applied changes out of the stage. */
+#include "stage/engine.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "base/syscall.h"
+
+static int keep_failed(const struct pv_item *it, struct pv_err *err)
+{
+        return pv_err_set(err, PV_ERR_SYS, errno, "keep the original of %s", it->path);
+}
+
+/* Into the slot, or, should that be taken (two versions of the host's came out), into a second one. */
+static int move_to_slot(struct pv_engine *e, const struct pv_item *it, const struct pv_place *from, struct pv_err *err)
+{
+        struct pv_place slot;
+        if (pv_place_slot(e, it, &slot) < 0)
+                return keep_failed(it, err);
+        bool open_up = it->flags & PV_ITEM_OPEN_OUT;
+        if (open_up && fchmodat(from->dirfd, from->name, (it->out.mode & 07777) | S_IRWXU, 0) < 0)
+                return keep_failed(it, err);
+        int r = renameat2(from->dirfd, from->name, slot.dirfd, slot.name, RENAME_NOREPLACE);
+        if (r < 0 && errno == EEXIST) {
+                (void)snprintf(slot.buf, sizeof slot.buf, "%x.host", it->slot);
+                r = renameat2(from->dirfd, from->name, slot.dirfd, slot.name, RENAME_NOREPLACE);
+        }
+        if (r < 0 || (open_up && fchmodat(slot.dirfd, slot.name, it->out.mode & 07777, 0) < 0))
+                return keep_failed(it, err);
+        return 0;
+}
+
+/* An original that was copied already under another of its names: the slot becomes a link to that copy. */
+static int link_in_slots(struct pv_engine *e, const struct pv_item *it, const struct pv_place *slot)
+{
+        for (size_t i = 0; i < e->plan->n && &e->plan->item[i] != it; i++) {
+                const struct pv_item *other = &e->plan->item[i];
+                struct pv_place first;
+                if (other->op != PV_OP_WITHIN && other->root == it->root && other->out.mode != 0 &&
+                    other->out.ino == it->out.ino && pv_place_slot(e, other, &first) == 0 &&
+                    linkat(first.dirfd, first.name, slot->dirfd, slot->name, 0) == 0)
+                        return 1;
+        }
+        return 0;
+}
+
+static int copy_to_slot(struct pv_engine *e, const struct pv_item *it, const struct pv_place *from, struct pv_err *err)
+{
+        struct pv_place slot;
+        char part[80];
+        struct pv_ident there;
+        if (pv_place_slot(e, it, &slot) < 0 || pv_ident_read(slot.dirfd, slot.name, &there, NULL) < 0)
+                return keep_failed(it, err);
+        bool linked = there.mode == 0 && it->flags & PV_ITEM_OUT_LINKED && link_in_slots(e, it, &slot);
+        if (there.mode == 0 && !linked) {
+                (void)snprintf(part, sizeof part, "%s.part", slot.name);
+                if (pv_path_remove_tree(slot.dirfd, part, err) < 0 ||
+                    pv_copy_entry(from->dirfd, from->name, slot.dirfd, part, PV_COPY_PLAIN, err) < 0)
+                        return pv_err_wrap(err, "keep the original of %s", it->path);
+                if (renameat(slot.dirfd, part, slot.dirfd, slot.name) < 0)
+                        return keep_failed(it, err);
+        }
+        if (pv_path_remove_tree(from->dirfd, from->name, err) < 0)
+                return pv_err_wrap(err, "%s", it->path);
+        return 0;
+}
+
+static int keep_original(struct pv_engine *e, const struct pv_item *it, struct pv_err *err)
+{
+        struct pv_place at;
+        struct pv_ident there;
+        if (it->op == PV_OP_META || it->op == PV_OP_WITHIN || it->at == PV_AT_SLOT)
+                return 0;
+        if (pv_place_counterpart(e, it, &at) < 0)
+                return errno == ENOENT || errno == ENOTDIR ? 0 : keep_failed(it, err);
+        if (pv_ident_read(at.dirfd, at.name, &there, NULL) < 0)
+                return keep_failed(it, err);
+        if (there.mode == 0 || pv_item_is_in(e->plan, it, &there))
+                return 0;
+        return it->at == PV_AT_LAYER ? move_to_slot(e, it, &at, err) : copy_to_slot(e, it, &at, err);
+}
+
+/* Of a batch that was rolled back around the host, the items that stayed; else all. */
+static bool counts(const struct pv_plan_list *p, size_t i)
+{
+        return !(p->marks & PV_MARK_PARTLY) || p->item[i].state == PV_ITEM_KEPT;
+}
+
+static enum pv_change_kind kind_of(const struct pv_item *it)
+{
+        if (it->in.mode == 0)
+                return PV_CHANGE_DELETED;
+        if (it->out.mode == 0)
+                return PV_CHANGE_ADDED;
+        if ((it->in.mode & S_IFMT) != (it->out.mode & S_IFMT))
+                return PV_CHANGE_TYPE;
+        return it->op == PV_OP_META ? PV_CHANGE_METADATA : PV_CHANGE_MODIFIED;
+}
+
+static void facts_of(const struct pv_ident *i, struct pv_facts *f)
+{
+        *f = (struct pv_facts){ .mode = i->mode,
+                                .uid = i->uid,
+                                .gid = i->gid,
+                                .size = i->size,
+                                .ino = i->ino,
+                                .rdev = i->rdev,
+                                .nlink = 1,
+                                .mtime = { .tv_sec = i->mtime_s, .tv_nsec = i->mtime_ns } };
+}
+
+/* The changes that a plan was made from, as far as forgetting them needs it. Paths stay the plan's. */
+static void changes_of(const struct pv_plan_list *p, struct pv_changes *out, bool **selected)
+{
+        *out = (struct pv_changes){ .item = pv_calloc(p->n + 1, sizeof *out->item), .n = p->n };
+        *selected = pv_calloc(p->n + 1, sizeof **selected);
+        for (size_t i = 0; i < p->n; i++) {
+                const struct pv_item *it = &p->item[i];
+                struct pv_change *c = &out->item[i];
+                *c = (struct pv_change){ .root = it->root,
+                                         .path = (char *)it->path,
+                                         .kind = kind_of(it),
+                                         .layer = it->layer,
+                                         .layer_shared = it->flags & PV_ITEM_KEEP };
+                c->flags = it->flags & PV_ITEM_IMPLIED ? PV_CHANGE_IMPLIED : 0;
+                facts_of(&it->out, &c->pre);
+                facts_of(&it->in, &c->now);
+                (*selected)[i] = counts(p, i);
+        }
+}
+
+/* What moves with a kept directory is kept with it. */
+static void keep_what_is_within(struct pv_plan_list *p)
+{
+        for (size_t i = 0; i < p->n; i++) {
+                if (p->item[i].op == PV_OP_WITHIN ||
+                    !(p->item[i].flags & PV_ITEM_MOVED_TREE || S_ISDIR(p->item[i].out.mode)))
+                        continue;
+                size_t end = pv_plan_list_end(p, i);
+                for (size_t k = i + 1; k < end; k++)
+                        if (p->item[k].op == PV_OP_WITHIN)
+                                p->item[k].state = p->item[i].state;
+        }
+}
+
+int pv_settle_apply(struct pv_engine *e, const struct pv_changes *changes, const bool *selected, struct pv_err *err)
+{
+        struct pv_plan_list *p = e->plan;
+        pv_engine_reset_walks(e);
+        if (p->marks & PV_MARK_PARTLY)
+                keep_what_is_within(p);
+        if (pv_access_open(e, PV_ACCESS_LAYERS, err) < 0)
+                return -1;
+        for (size_t i = 0; i < p->n; i++)
+                if (counts(p, i) && keep_original(e, &p->item[i], err) < 0)
+                        return -1;
+        struct pv_changes made = { 0 };
+        pv_auto_free bool *made_selected = NULL;
+        if (!changes || p->marks & PV_MARK_PARTLY) {
+                changes_of(p, &made, &made_selected);
+                changes = &made;
+                selected = made_selected;
+        }
+        pv_engine_reset_walks(e);
+        int r = pv_changes_forget(e->s, changes, selected, PV_CHANGES_APPLIED, err);
+        free(made.item);
+        return r < 0 ? -1 : pv_access_restore(e, PV_ACCESS_LAYERS, err);
+}
