@@ -376,3 +376,28 @@ def test_prune_leaves_no_trace(pvisor, workspace, environment):
     pvisor("prune", cwd=workspace)
     assert list((jobs.store(environment) / "jobs").iterdir()) == []
     pvisor("status", cwd=workspace, code=4)
+
+
+def test_prune_of_a_stage_elsewhere(pvisor, workspace, temporary, listed):
+    place = temporary / "elsewhere"
+    pvisor("run", "--stage", place, "--name", "one", "--", "sh", "-c", "echo 1 > a", cwd=workspace)
+    pvisor("run", "--stage", place, "--name", "two", "--", "sh", "-c", "echo 2 > b", cwd=workspace)
+    assert json.loads(pvisor("status", "--json", place, cwd=workspace).out)["name"] == "two"
+    pvisor("apply", "two", "--all", cwd=workspace)
+    assert (workspace / "a").exists() and (workspace / "b").exists()
+    pvisor("prune", "--applied", cwd=workspace)
+    assert listed(workspace) == [] and not place.exists()
+
+
+def test_prune_keeps_a_stage_that_was_continued(pvisor, workspace, listed):
+    pvisor("run", "--stage", "--name", "one", "--", "sh", "-c", "echo 1 > a", cwd=workspace)
+    pvisor("run", "--continue", "one", "--name", "two", "--", "sh", "-c", "cat a; echo 2 > b", cwd=workspace)
+    pvisor("checkpoint", "two", cwd=workspace)
+    pvisor("run", "--stage", "--name", "other", "--", "true", cwd=workspace)
+    pvisor("prune", cwd=workspace)
+    assert {j["name"] for j in listed(workspace)} == {"one", "two"}
+    pvisor("apply", "two", "--all", cwd=workspace)
+    assert (workspace / "a").exists() and (workspace / "b").exists()
+    assert all(j["changes"] == 0 and j["applied"] == 2 for j in listed(workspace))
+    pvisor("prune", "--applied", cwd=workspace)
+    assert listed(workspace) == []

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/path.h"
 #include "cmd/jobs.h"
 #include "job/remove.h"
 
@@ -40,8 +41,16 @@ static const struct pv_opt options[] = {
         { .name = NULL },
 };
 
+/* A newer job works on the same stage, which lies elsewhere: what is staged is that one's to decide on. */
+static bool is_superseded(const struct pv_job *job, const struct pv_job_removal *how)
+{
+        const struct pv_job *other = pv_job_shares_stage(job, how);
+        return other && !pv_path_is_within(job->stage_dir, job->dir) &&
+               pv_clock_compare(&other->started, &job->started) > 0;
+}
+
 /* Why a job stays, or NULL when it may go. */
-static const char *why_keep(const struct pv_job *job, const struct prune_options *o)
+static const char *why_keep(const struct pv_job *job, const struct pv_job_removal *how, const struct prune_options *o)
 {
         const struct timespec *when = job->ended.tv_sec ? &job->ended : &job->started;
         uint64_t age_ms = (uint64_t)(pv_clock_now().tv_sec - when->tv_sec) * 1000;
@@ -49,7 +58,7 @@ static const char *why_keep(const struct pv_job *job, const struct prune_options
                 return "it runs";
         if (o->older && (pv_clock_now().tv_sec < when->tv_sec || age_ms < o->older))
                 return "it is not old enough";
-        if (o->unapplied || !job->stage_dir || job->state == PV_JOB_FAILED)
+        if (o->unapplied || !job->stage_dir || job->state == PV_JOB_FAILED || is_superseded(job, how))
                 return NULL;
         if (job->dropped || job->changes == 0)
                 return job->applied == 0 || o->applied ? NULL : "it can still be undone (--applied)";
@@ -99,13 +108,13 @@ static void prune_one(struct pruning *p, size_t i)
 {
         struct pv_err why = PV_ERR_INIT;
         const struct pv_job *job = p->jobs[i];
-        const char *keep = why_keep(job, p->o);
+        const struct pv_job_removal how = { .jobs = p->jobs, .n = p->n_jobs, .dry_run = p->o->dry_run };
+        const char *keep = why_keep(job, &how, p->o);
         uint64_t bytes = 0;
         if (keep) {
                 note_kept(p, job->id, keep);
                 return;
         }
-        const struct pv_job_removal how = { .jobs = p->jobs, .n = p->n_jobs, .dry_run = p->o->dry_run };
         int done = pv_job_remove(job, &how, &bytes, &why);
         if (done < 0 && why.kind == PV_ERR_INPUT && p->o->damaged) /* its stage cannot be read */
                 done = p->o->dry_run ? 0 : pv_job_remove_damaged(job->id, &why);
@@ -116,6 +125,25 @@ static void prune_one(struct pruning *p, size_t i)
                 return;
         }
         note_removed(p, job->id, bytes);
+        pv_job_freep(&p->jobs[i]);
+}
+
+/*
+ * Superseded jobs first, as long as the one is there that supersedes them; then the newest before those that it
+ * continues.
+ */
+static void prune_all(struct pruning *p)
+{
+        const struct pv_job_removal all = { .jobs = p->jobs, .n = p->n_jobs };
+        pv_auto_free bool *superseded = pv_calloc(p->n_jobs + 1, sizeof *superseded);
+        for (size_t i = 0; i < p->n_jobs; i++)
+                superseded[i] = is_superseded(p->jobs[i], &all);
+        for (size_t i = 0; i < p->n_jobs; i++)
+                if (superseded[i])
+                        prune_one(p, i);
+        for (size_t i = 0; i < p->n_jobs; i++)
+                if (!superseded[i])
+                        prune_one(p, i);
 }
 
 /* The reason goes out in any case: it is what the person wants to know before the directory is gone. */
@@ -162,8 +190,7 @@ static int run(const void *opts, const struct pv_args *args, struct pv_err *err)
         p.kept = json_array();
         if (pv_job_list(&p.jobs, &p.n_jobs, &p.damaged, err) < 0)
                 return -1;
-        for (size_t i = 0; i < p.n_jobs; i++)
-                prune_one(&p, i);
+        prune_all(&p);
         if (p.damaged && pv_job_each_damaged(prune_damaged, &p, err) < 0)
                 return -1;
         if (!p.o->dry_run && pv_store_sweep(err) < 0)

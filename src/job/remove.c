@@ -19,12 +19,12 @@ static bool is_in_own_dir(const struct pv_job *job)
         return pv_path_is_within(job->stage_dir, job->dir);
 }
 
-/* Another job that works on the same stage, or NULL. */
-static const struct pv_job *other_user(const struct pv_job *job, const struct pv_job_removal *how)
+const struct pv_job *pv_job_shares_stage(const struct pv_job *job, const struct pv_job_removal *how)
 {
         for (size_t i = 0; i < how->n; i++) {
                 const struct pv_job *other = how->jobs[i];
-                if (other->stage_dir && !pv_streq(other->id, job->id) && pv_streq(other->stage_dir, job->stage_dir))
+                if (other && other->stage_dir && job->stage_dir && !pv_streq(other->id, job->id) &&
+                    pv_streq(other->stage_dir, job->stage_dir))
                         return other;
         }
         return NULL;
@@ -67,7 +67,7 @@ int pv_job_remove(const struct pv_job *job, const struct pv_job_removal *how, ui
         *bytes = 0;
         if (job->state == PV_JOB_RUNNING)
                 return pv_err_set(err, PV_ERR_BUSY, 0, "job %s runs", job->id);
-        const struct pv_job *other = job->stage_dir ? other_user(job, how) : NULL;
+        const struct pv_job *other = job->stage_dir ? pv_job_shares_stage(job, how) : NULL;
         if (other && is_in_own_dir(job))
                 return pv_err_set(err, PV_ERR_BUSY, 0, "job %s works on its stage", other->id);
         if (job->stage_dir && !other && remove_stage(job, how->dry_run, bytes, err) < 0)

@@ -6,10 +6,13 @@
 #include "job/store.h"
 
 struct pv_job_removal {
-        struct pv_job *const *jobs; /* all of the store: some may go on with this one's stage */
+        struct pv_job *const *jobs; /* all of the store, NULL for those that are gone: some may go on with its stage */
         size_t n;
         bool dry_run; /* all checks, nothing removed */
 };
+
+/* Another job that works on the same stage (the newest, as the list is), or NULL. */
+const struct pv_job *pv_job_shares_stage(const struct pv_job *job, const struct pv_job_removal *how);
 
 /*
  * Removes a job and its stage; *bytes is what the stage took. A stage that another job works on stays when it lies

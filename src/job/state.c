@@ -11,6 +11,9 @@
 #include "base/syscall.h"
 #include "job/store_internal.h"
 
+/* How far a chain of jobs that continue each other is followed. */
+#define CONTINUED_MAX 1000
+
 const char *pv_job_state_name(enum pv_job_state s)
 {
         static const char *const name[] = {
@@ -223,8 +226,40 @@ int pv_job_state_write(int dirfd, const struct pv_job *job, struct pv_err *err)
         return pv_json_write_at(dirfd, PV_JOB_STATE, j, PV_FILE_REPLACE, err);
 }
 
-int pv_job_save_decisions(const struct pv_job *job, struct pv_err *err)
+static int save_one(const struct pv_job *job, struct pv_err *err)
 {
         pv_auto_fd dir = pv_job_open_dir(job, err);
         return dir < 0 ? -1 : pv_job_state_write(dir, job, err);
+}
+
+/* The job that this one continues, when both work on the same stage; NULL when there is none any more. */
+static struct pv_job *load_continued(const char *store, const struct pv_job *job)
+{
+        struct pv_err ignored = PV_ERR_INIT;
+        pv_auto_job parent = NULL;
+        if (job->origin != PV_JOB_CONTINUES || !job->parent || !pv_job_is_id(job->parent) ||
+            pv_job_load(store, job->parent, &parent, &ignored) < 0)
+                return NULL;
+        bool same = parent->stage_dir && job->stage_dir && pv_streq(parent->stage_dir, job->stage_dir);
+        return same ? pv_steal(&parent) : NULL;
+}
+
+int pv_job_save_decisions(const struct pv_job *job, struct pv_err *err)
+{
+        pv_auto_free char *store = NULL;
+        if (save_one(job, err) < 0 || pv_store_path(&store, err) < 0)
+                return -1;
+        pv_auto_job last = load_continued(store, job);
+        for (int i = 0; last && i < CONTINUED_MAX; i++) {
+                last->changes = job->changes;
+                last->pending = job->pending;
+                last->applied = job->applied;
+                last->dropped = job->dropped;
+                if (save_one(last, err) < 0)
+                        return -1;
+                struct pv_job *before = load_continued(store, last);
+                pv_job_free(last);
+                last = before;
+        }
+        return 0;
 }

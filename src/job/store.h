@@ -151,7 +151,10 @@ int pv_job_load(const char *store, const char *id, struct pv_job **out, struct p
 int pv_job_list(struct pv_job ***out, size_t *n, size_t *damaged, struct pv_err *err);
 void pv_job_list_free(struct pv_job **jobs, size_t n);
 
-/* Rewrites state.json from job's changes, applied, dropped (and how it ended, as it was read). */
+/*
+ * Rewrites state.json from job's changes, pending, applied, dropped (and how it ended, as it was read); the same for
+ * the jobs that it continues, whose stage is this one's.
+ */
 int pv_job_save_decisions(const struct pv_job *job, struct pv_err *err);
 
 /* The job's directory (O_RDONLY | O_DIRECTORY); the descriptor is the caller's. */
