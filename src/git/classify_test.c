@@ -278,6 +278,12 @@ static void configured_hooks_path(void **state)
         c.path = "tools/hooks2/x";
         pv_classify(&c, 1, &context, &v);
         assert_int_equal(v.reasons, 0);
+        pv_strv_add(&dirs, ""); /* the workspace itself */
+        pv_classify(&c, 1, &context, &v);
+        assert_int_equal(v.reasons, 0);
+        c.path = "post-checkout";
+        pv_classify(&c, 1, &context, &v);
+        assert_int_equal(v.reasons, PV_ATTENTION_BIT(PV_ATTENTION_GIT_HOOK));
 }
 
 static void each_reason_fits_a_line(void **state)

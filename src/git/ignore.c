@@ -108,7 +108,7 @@ static void read_hooks_path(const struct pv_git_answer *a, const char *worktree,
                 return;
         a->text[a->len - 1] = '\0'; /* the newline */
         pv_auto_free char *dir = pv_path_normalise(a->text);
-        if (!pv_path_is_within(dir, worktree) || pv_streq(dir, worktree))
+        if (!pv_path_is_within(dir, worktree))
                 return;
         const char *relative = dir + strlen(worktree);
         relative += *relative == '/';

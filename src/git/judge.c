@@ -104,6 +104,46 @@ static uint64_t judge_name(const struct pv_rules *rules, const struct pv_path_ch
         return r;
 }
 
+/* githooks(5). */
+static bool is_hook_name(const char *name)
+{
+        static const char *const names[] = {
+                "applypatch-msg",
+                "commit-msg",
+                "fsmonitor-watchman",
+                "p4-changelist",
+                "p4-post-changelist",
+                "p4-pre-submit",
+                "p4-prepare-changelist",
+                "post-applypatch",
+                "post-checkout",
+                "post-commit",
+                "post-index-change",
+                "post-merge",
+                "post-receive",
+                "post-rewrite",
+                "post-update",
+                "pre-applypatch",
+                "pre-auto-gc",
+                "pre-commit",
+                "pre-merge-commit",
+                "pre-push",
+                "pre-rebase",
+                "pre-receive",
+                "prepare-commit-msg",
+                "proc-receive",
+                "push-to-checkout",
+                "reference-transaction",
+                "sendemail-validate",
+                "update",
+        };
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+                if (pv_streq(names[i], name))
+                        return true;
+        return false;
+}
+
+/* All in a directory of hooks, since hooks call each other; of the workspace itself only what git would run. */
 static bool is_hooks_path(const struct pv_path_change *c, const struct pv_classify_context *context, size_t *len)
 {
         if (!context || !context->hooks_paths || c->root != 0)
@@ -111,8 +151,9 @@ static bool is_hooks_path(const struct pv_path_change *c, const struct pv_classi
         for (size_t i = 0; i < context->hooks_paths->n; i++) {
                 const char *dir = context->hooks_paths->v[i];
                 size_t n = strlen(dir);
-                if (strncmp(c->path, dir, n) == 0 && (c->path[n] == '/' || c->path[n] == '\0')) {
-                        *len = n;
+                bool below = strncmp(c->path, dir, n) == 0 && (c->path[n] == '/' || c->path[n] == '\0');
+                if (n == 0 ? is_hook_name(c->path) : below) {
+                        *len = n ? n : strlen(c->path);
                         return true;
                 }
         }

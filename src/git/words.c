@@ -152,7 +152,7 @@ static void describe_refs(const struct pv_git_runner *view, const char *worktree
 {
         struct pv_err err = PV_ERR_INIT;
         struct log_words words[DESCRIBED_REFS_MAX];
-        struct pv_git_ref *ref[DESCRIBED_REFS_MAX];
+        struct pv_git_ref *ref[DESCRIBED_REFS_MAX] = { 0 };
         struct pv_git_answer answer[DESCRIBED_REFS_MAX] = { 0 };
         pv_auto_free char *all_known = known_words(known);
         struct pv_git_questions q = { .known = all_known, .max_out = LOG_BYTES_MAX };
@@ -173,7 +173,7 @@ static void describe_refs(const struct pv_git_runner *view, const char *worktree
                 keep_reason(w, &err);
                 return;
         }
-        for (size_t i = 0; i < q.n; i++) {
+        for (size_t i = 0; i < q.n && ref[i]; i++) {
                 read_log(ref[i], &answer[i]);
                 pv_git_answer_fini(&answer[i]);
         }

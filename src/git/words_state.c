@@ -142,7 +142,10 @@ static void read_settings(const struct pv_side *s, struct pairs *out)
 
 static void note_setting(struct pv_git_words *w, const struct pair *old, const struct pair *now)
 {
-        const char *key = now ? now->key : old->key, *value = now ? now->value : old->value;
+        const struct pair *one = now ? now : old;
+        if (!one)
+                return;
+        const char *key = one->key, *value = one->value;
         struct pv_git_setting *last = w->n_settings ? &w->setting[w->n_settings - 1] : NULL;
         if (last && pv_streq(last->key, key) && !last->now != !now && !last->old != !old) {
                 char **missing = now ? &last->now : &last->old; /* one value went and one came: it changed */
