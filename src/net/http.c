@@ -131,7 +131,7 @@ static void put_host(struct pv_str *out, const struct pv_http_request *r)
 
 void pv_http_rewrite(const char *buf, const struct pv_http_request *r, struct pv_str *out)
 {
-        struct span rest = { buf, r->head }, line, method = { "", 0 }, target = { "", 0 };
+        struct span rest = { buf, r->head }, line = { "", 0 }, method = { "", 0 }, target = { "", 0 };
         (void)take_until(&rest, '\n', &line);
         (void)take_until(&line, ' ', &method);
         (void)take_until(&line, ' ', &target);

@@ -81,8 +81,9 @@ static void look_up(struct lookup *l)
         struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM }, *list = NULL;
         char absolute[PV_NETRULE_NAME_MAX + 2];
         size_t n = strlen(l->name);
-        memcpy(absolute, l->name, n);
-        memcpy(absolute + n, strchr(l->name, '.') ? "." : "", 2);
+        memcpy(absolute, l->name, n + 1);
+        if (strchr(l->name, '.'))
+                memcpy(absolute + n, ".", 2);
         int e = getaddrinfo(absolute, NULL, &hints, &list);
         if (e == EAI_NONAME && absolute[n] == '.')
                 e = getaddrinfo(l->name, NULL, &hints, &list); /* /etc/hosts knows it without the dot */
