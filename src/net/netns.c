@@ -234,3 +234,54 @@ void pv_netns_close(struct pv_netns_sockets *s)
         for (size_t i = 0; i < PV_NETNS_SOCKETS; i++)
                 pv_fd_closep(&s->fd[i]);
 }
+
+void pv_netns_serve_sockets(int channel)
+{
+        unsigned char family;
+        while (recv(channel, &family, 1, 0) == 1) {
+                union {
+                        struct cmsghdr h;
+                        char room[CMSG_SPACE(sizeof(int))];
+                } control = { 0 };
+                int answer = 0;
+                struct iovec data = { &answer, sizeof answer };
+                struct msghdr m = { .msg_iov = &data, .msg_iovlen = 1 };
+                pv_auto_fd fd =
+                        socket(family == AF_INET6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+                if (fd < 0) {
+                        answer = errno;
+                } else {
+                        m.msg_control = &control;
+                        m.msg_controllen = sizeof control;
+                        control.h = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(int)),
+                                                      .cmsg_level = SOL_SOCKET,
+                                                      .cmsg_type = SCM_RIGHTS };
+                        memcpy(CMSG_DATA(&control.h), &fd, sizeof fd);
+                }
+                if (sendmsg(channel, &m, MSG_NOSIGNAL) < 0)
+                        return;
+        }
+}
+
+int pv_netns_ask_socket(int channel, int family)
+{
+        union {
+                struct cmsghdr h;
+                char room[CMSG_SPACE(sizeof(int))];
+        } control = { 0 };
+        unsigned char request = (unsigned char)family;
+        int answer = EPIPE, fd = -1;
+        struct iovec data = { &answer, sizeof answer };
+        struct msghdr m = {
+                .msg_iov = &data, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control
+        };
+        if (send(channel, &request, 1, MSG_NOSIGNAL) != 1)
+                return -1;
+        if (recvmsg(channel, &m, MSG_CMSG_CLOEXEC) != (ssize_t)sizeof answer || answer != 0 ||
+            control.h.cmsg_type != SCM_RIGHTS || control.h.cmsg_len != CMSG_LEN(sizeof fd)) {
+                errno = answer ? answer : EPROTO;
+                return -1;
+        }
+        memcpy(&fd, CMSG_DATA(&control.h), sizeof fd);
+        return fd;
+}

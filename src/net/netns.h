@@ -44,4 +44,12 @@ struct pv_netns_sockets {
 int pv_netns_listen(struct pv_netns_sockets *out, struct pv_err *err);
 void pv_netns_close(struct pv_netns_sockets *s);
 
+/*
+ * Sockets inside for the data plane, which cannot enter the namespace: whoever lives in it (trusted, a process of its own) serves
+ * the channel until its end of file; each request is one byte, AF_INET or AF_INET6, each answer a stream socket.
+ */
+void pv_netns_serve_sockets(int channel);
+/* A non-blocking stream socket of the namespace, or -1 with errno. */
+int pv_netns_ask_socket(int channel, int family);
+
 #endif

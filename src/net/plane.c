@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Theory of operation
+ *
+ * Actors. The sandbox (hostile) lives in a network namespace in which nothing but lo exists. The launcher, before anything hostile
+ * runs, gave it routes, rules and listening sockets (netns.c, nft.c) and passed the sockets out. The data plane is a process of its
+ * own in the host's namespaces, with the person's rights and none over the sandbox; it is not in the sandbox's process table.
+ *
+ * Way of a connection. The kernel inside terminates TCP: connect(2) to any address is redirected to our listening socket. We read
+ * the original destination from connection tracking, find the name that a synthetic address stands for (names.c), ask the policy
+ * (match.c), resolve the name with the host's resolver (resolve.c), ask the policy again for each address that came out, connect
+ * from the host and move the bytes (relay.c). flow.c holds that sequence; dns_serve.c answers the questions.
+ *
+ * What cannot be passed by: there is no route but into lo, and no rule set that lets a packet to another address keep it; losing
+ * the rules (a flush needs a capability that nobody inside has) leaves packets that nobody answers. A name is bound to its address
+ * for the whole run, and the real address is judged after it was resolved, so answers that change find no handle.
+ *
+ * Bounds, since the sandbox chooses how much: connections, names, questions, targets and lines in the record, the head of a proxy
+ * request, time to connect. Bytes that one side does not take stop the other. When descriptors run out, connections are reset at
+ * once and the record says so.
+ *
+ * End. The supervisor shuts its half of the control stream down when the sandbox is dead. What the sandbox sent before and the far
+ * end has not yet taken is still delivered, for at most LINGER_MS; then the sums go out through the control stream.
+ */
+#include "net/plane.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include "net/plane_internal.h"
+
+#define RESOLVER_THREADS 4
+#define ACCEPT_BATCH     64
+#define LINGER_MS        2000
+#define DESCRIPTORS      65536 /* two a connection and a few */
+
+/* A listening socket and what becomes of its connections. */
+struct door {
+        struct pv_watch watch;
+        struct pv_plane *plane;
+        enum { DOOR_REDIRECTED4, DOOR_REDIRECTED6, DOOR_PROXY, DOOR_PUBLISHED } kind;
+        uint16_t port;
+};
+
+struct control {
+        struct pv_watch watch;
+        bool ended;
+};
+
+static void admit(struct door *d, int fd)
+{
+        switch (d->kind) {
+        case DOOR_REDIRECTED4:
+        case DOOR_REDIRECTED6:
+                pv_flow_accept_redirected(d->plane, fd, d->kind == DOOR_REDIRECTED6);
+                break;
+        case DOOR_PROXY:
+                pv_flow_accept_proxied(d->plane, fd);
+                break;
+        case DOOR_PUBLISHED:
+                pv_flow_accept_published(d->plane, fd, d->port);
+                break;
+        }
+}
+
+/* Descriptors ran out: a connection left in the queue would wait for ever, so one is taken in with the spare and reset. */
+static void turn_away(struct pv_plane *p, int listener)
+{
+        uint64_t now = p->loop.now_us / 1000;
+        pv_fd_closep(&p->reserve);
+        int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd >= 0)
+                pv_relay_reset(fd);
+        p->reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        if (now - p->exhausted_ms >= 1000)
+                pv_tally_note(p->tally, &(struct pv_flow_record){ .end = PV_FLOW_FAILED,
+                                                                  .name = "(any)",
+                                                                  .text = "too many connections at once" });
+        p->exhausted_ms = now;
+}
+
+static void door_ready(struct pv_watch *w, uint32_t events)
+{
+        struct door *d = PV_CONTAINER_OF(w, struct door, watch);
+        (void)events;
+        for (int i = 0; i < ACCEPT_BATCH; i++) {
+                if (d->plane->n_flows == PV_PLANE_FLOWS) {
+                        turn_away(d->plane, w->fd);
+                        return;
+                }
+                int fd = accept4(w->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+                if (fd >= 0)
+                        admit(d, fd);
+                else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+                        turn_away(d->plane, w->fd);
+                else if (errno != ECONNABORTED && errno != EINTR)
+                        return;
+        }
+}
+
+static void resolver_ready(struct pv_watch *w, uint32_t events);
+
+struct resolver_watch {
+        struct pv_watch watch;
+        struct pv_plane *plane;
+};
+
+static void resolver_ready(struct pv_watch *w, uint32_t events)
+{
+        (void)events;
+        pv_resolver_deliver(PV_CONTAINER_OF(w, struct resolver_watch, watch)->plane->resolver);
+}
+
+static void control_ready(struct pv_watch *w, uint32_t events)
+{
+        char unused[64];
+        (void)events;
+        if (recv(w->fd, unused, sizeof unused, MSG_DONTWAIT) <= 0)
+                PV_CONTAINER_OF(w, struct control, watch)->ended = true;
+}
+
+static void raise_descriptor_limit(void)
+{
+        struct rlimit r;
+        if (getrlimit(RLIMIT_NOFILE, &r) < 0)
+                return;
+        r.rlim_cur = r.rlim_max == RLIM_INFINITY || r.rlim_max > DESCRIPTORS ? DESCRIPTORS : r.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &r); /* what stays low is met by turn_away() */
+}
+
+static size_t list_doors(struct pv_plane *p, struct door *doors)
+{
+        const struct pv_plane_spec *s = p->spec;
+        static const struct {
+                enum pv_netns_socket socket;
+                int kind;
+        } own[] = {
+                { PV_NETNS_TCP4, DOOR_REDIRECTED4 },
+                { PV_NETNS_TCP6, DOOR_REDIRECTED6 },
+                { PV_NETNS_PROXY4, DOOR_PROXY },
+                { PV_NETNS_PROXY6, DOOR_PROXY },
+        };
+        size_t n = 0;
+        for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+                if (s->sockets.fd[own[i].socket] >= 0)
+                        doors[n++] = (struct door){ .watch.fd = s->sockets.fd[own[i].socket], .kind = own[i].kind };
+        for (size_t i = 0; i < s->n_publish; i++)
+                doors[n++] = (struct door){ .watch.fd = s->publish[i].fd,
+                                            .kind = DOOR_PUBLISHED,
+                                            .port = s->publish[i].port };
+        for (size_t i = 0; i < n; i++) {
+                doors[i].plane = p;
+                doors[i].watch.ready = door_ready;
+        }
+        return n;
+}
+
+static void make_rates(struct pv_plane *p)
+{
+        size_t n = 2 * p->policy->n_limits;
+        p->rates = pv_calloc(n, sizeof *p->rates);
+        for (size_t i = 0; i < n; i++)
+                pv_rate_init(&p->rates[i], p->policy->limits[i / 2].bytes_per_second, p->loop.now_us);
+}
+
+static int turn(struct pv_plane *p, int most_ms, struct pv_err *err)
+{
+        int ms = pv_flow_timeout(p);
+        if (ms < 0 || (most_ms >= 0 && most_ms < ms))
+                ms = most_ms;
+        if (pv_loop_turn(&p->loop, ms, err) < 0)
+                return -1;
+        pv_flow_tick(p);
+        pv_dns_server_tick(p);
+        pv_flow_bury(p);
+        return 0;
+}
+
+/* The sandbox is dead: what it sent is still delivered, nothing new is taken in. */
+static int linger(struct pv_plane *p, struct door *doors, size_t n, struct pv_err *err)
+{
+        uint64_t end = p->loop.now_us + LINGER_MS * 1000;
+        for (size_t i = 0; i < n; i++) {
+                door_ready(&doors[i].watch, EPOLLIN); /* what still waits in the queue was sent before the end */
+                (void)pv_loop_set(&p->loop, &doors[i].watch, 0);
+        }
+        while (pv_flow_any_unsent(p) && p->loop.now_us < end)
+                if (turn(p, 20, err) < 0)
+                        return -1;
+        pv_flow_end_all(p);
+        pv_flow_bury(p);
+        return 0;
+}
+
+static int serve(struct pv_plane *p, struct pv_err *err)
+{
+        struct door *doors = pv_calloc(4 + p->spec->n_publish, sizeof *doors);
+        size_t n = list_doors(p, doors);
+        struct resolver_watch resolver = { .watch = { .fd = pv_resolver_fd(p->resolver), .ready = resolver_ready },
+                                           .plane = p };
+        struct control control = { .watch = { .fd = p->spec->control, .ready = control_ready } };
+        int failed = pv_loop_add(&p->loop, &resolver.watch, EPOLLIN) < 0 ||
+                     pv_loop_add(&p->loop, &control.watch, EPOLLIN) < 0;
+        for (size_t i = 0; i < n && !failed; i++)
+                failed = pv_loop_add(&p->loop, &doors[i].watch, EPOLLIN) < 0;
+        int r = failed ? pv_err_set(err, PV_ERR_SYS, errno, "watch the sockets") : 0;
+        while (r == 0 && !control.ended)
+                r = turn(p, p->n_setting_up || p->dns ? 1000 : -1, err);
+        if (r == 0)
+                r = linger(p, doors, n, err);
+        free(doors);
+        return r;
+}
+
+static int report(struct pv_plane *p, struct pv_err *err)
+{
+        pv_auto_json summary = pv_tally_summary(p->tally);
+        pv_auto_free char *text = summary ? json_dumps(summary, JSON_COMPACT) : NULL;
+        if (!text)
+                return pv_err_set(err, PV_ERR_SYS, ENOMEM, "sum up the network");
+        return pv_fd_write_all(p->spec->control, text, strlen(text), "the network's sums", err);
+}
+
+int pv_plane_run(const struct pv_plane_spec *spec, struct pv_err *err)
+{
+        struct pv_plane p = { .spec = spec, .policy = spec->policy };
+        if (prctl(PR_SET_DUMPABLE, 0) < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "network: become undumpable");
+        raise_descriptor_limit();
+        p.reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        p.relays = (struct pv_relay_pool){ .loop = &p.loop, .buffer = pv_calloc(PV_RELAY_BUFFER, 1) };
+        p.names = pv_names_new();
+        p.tally = pv_tally_new(spec->events);
+        int r = pv_loop_init(&p.loop, err);
+        make_rates(&p);
+        if (r == 0)
+                r = pv_resolver_new(RESOLVER_THREADS, &p.resolver, err);
+        if (r == 0)
+                r = pv_dns_server_start(&p, err);
+        if (r == 0)
+                r = serve(&p, err);
+        if (r == 0)
+                r = report(&p, err);
+        pv_dns_server_free(&p);
+        pv_tally_free(p.tally);
+        pv_names_free(p.names);
+        pv_loop_fini(&p.loop);
+        free(p.relays.buffer);
+        free(p.rates);
+        pv_fd_closep(&p.reserve);
+        return r < 0 ? pv_err_wrap(err, "network") : 0;
+}
