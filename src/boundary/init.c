@@ -64,12 +64,17 @@ _Noreturn static void finish(const struct pv_init *init, int code)
         _exit(code);
 }
 
-/* Reaps whatever ended; returns when nothing is left to reap, or does not return when it was the command. */
-static void reap(const struct pv_init *init)
+/*
+ * Reaps whatever ended; returns when nothing is left to reap, or does not return when it was the command. *listener
+ * becomes ours to answer when it was the rename helper.
+ */
+static void reap(const struct pv_init *init, int *listener)
 {
         int status;
         pid_t pid;
         while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0) {
+                if (init->rename && pv_rename_reaped(init->rename, pid))
+                        *listener = pv_rename_take_over(init->rename);
                 if (pid != init->command)
                         continue;
                 if (WIFSTOPPED(status)) {
@@ -115,15 +120,19 @@ void pv_init_run(const struct pv_init *init)
         sigemptyset(&chld);
         sigaddset(&chld, SIGCHLD);
         int sfd = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
-        struct pollfd p[2] = { { .fd = sfd, .events = POLLIN }, { .fd = init->control, .events = POLLIN } };
+        struct pollfd p[3] = { { .fd = sfd, .events = POLLIN },
+                               { .fd = init->control, .events = POLLIN },
+                               { .fd = -1, .events = POLLIN } };
         for (;;) {
-                reap(init); /* first: the command may have ended before the descriptor was there */
-                if (poll(p, 2, sfd < 0 ? 10 : -1) < 0 && errno != EINTR)
+                reap(init, &p[2].fd); /* first: the command may have ended before the descriptor was there */
+                if (poll(p, 3, sfd < 0 ? 10 : -1) < 0 && errno != EINTR)
                         finish(init, 1);
                 struct signalfd_siginfo si;
                 while (sfd >= 0 && read(sfd, &si, sizeof si) > 0)
                         ;
                 if (p[1].revents)
                         obey(init);
+                if (p[2].fd >= 0 && p[2].revents && !pv_rename_continue(p[2].fd))
+                        p[2].fd = -1;
         }
 }

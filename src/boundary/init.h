@@ -9,12 +9,14 @@
 
 #include <stdbool.h>
 #include <sys/types.h>
+#include "boundary/rename.h"
 
 struct pv_init {
         pid_t command; /* as init sees it; leads its own process group */
         int control;   /* report.h */
         int tty;       /* the person's terminal, or -1 */
         bool is_pid1;
+        struct pv_rename *rename; /* NULL or unprepared: no helper to look after */
 };
 
 /* Runs until the command has ended or the supervisor is gone. Must: all signals be blocked. Does not return. */

@@ -113,6 +113,14 @@ static int identify_roots(struct pv_launch *l, struct pv_err *err)
         return 0;
 }
 
+static bool has_layers(const struct pv_view *view)
+{
+        for (size_t i = 0; i < view->n; i++)
+                if (view->v[i].op == PV_VIEW_STAGE || view->v[i].op == PV_VIEW_COW)
+                        return true;
+        return false;
+}
+
 static int prepare(struct pv_launch *l, struct pv_err *err)
 {
         const struct pv_boundary_spec *s = l->spec;
@@ -129,6 +137,7 @@ static int prepare(struct pv_launch *l, struct pv_err *err)
         if (pv_idmap_prepare(&l->ids, err) < 0 || pv_mountinfo_read(&mounts, err) < 0 ||
             pv_root_view(s->plan, &mounts, tty, &l->view, err) < 0)
                 return -1;
+        l->renames = has_layers(&l->view);
         return identify_roots(l, err) < 0 || open_canaries(l, err) < 0 ? -1 : 0;
 }
 
@@ -212,6 +221,7 @@ int pv_boundary_start(const struct pv_boundary_spec *spec, struct pv_boundary **
                 .report = { -1, -1 },
                 .control = { -1, -1 },
                 .share = -1,
+                .rename = PV_RENAME_INIT,
         };
         int r = prepare(&l, err);
         if (r == 0)

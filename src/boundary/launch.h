@@ -10,6 +10,7 @@
 #include "boundary/canary.h"
 #include "boundary/cgroup.h"
 #include "boundary/probe.h"
+#include "boundary/rename.h"
 #include "boundary/running.h"
 #include "boundary/userns.h"
 #include "boundary/view.h"
@@ -27,7 +28,8 @@ struct pv_launch {
         struct pv_probe_identity *roots; /* of plan->roots[i].target, plan->n_roots of them */
         int report[2], control[2];       /* [0] the supervisor's end */
         /* From here on filled by pid 1, for the launcher. */
-        int share; /* of pv_mounts_out */
+        struct pv_rename rename; /* when renames is set */
+        int share;               /* of pv_mounts_out */
         uint64_t pid_max;
 };
 

@@ -4,9 +4,11 @@
  * something away, so their order is fixed by what the later ones still need:
  *
  *   terminal, descriptors, directory    need nothing
- *   capabilities, no_new_privs          before Landlock and the filter, which ask for the latter
+ *   no_new_privs                        before Landlock and the filter, which ask for it
  *   Landlock                            before the rename helper is forked: it works under the same rules
- *   rename helper, its scope, filter    the helper must not be under the filter whose notifications it answers
+ *   rename helper                       before the capabilities go: it keeps one more than the command
+ *   capabilities, scope                 the scope puts the helper out of the command's reach
+ *   filter                              the helper must not be under the filter whose notifications it answers
  *   closing of descriptors              the listener is handed over by then
  *   limits                              last: what stands above must not meet the workload's limits
  *   probes                              in the finished sandbox
@@ -70,17 +72,22 @@ static bool is_root(const struct pv_launch *l)
 static int raise_walls(struct pv_launch *l, struct pv_err *err)
 {
         const struct pv_plan *p = l->spec->plan;
+        enum pv_caps_keep keep = is_root(l) ? PV_CAPS_ROOT_FILES : PV_CAPS_NONE;
         int listener = -1;
-        if (pv_caps_drop(is_root(l) ? PV_CAPS_ROOT_FILES : PV_CAPS_NONE, l->obs, err) < 0 ||
-            pv_caps_no_new_privs(l->obs, err) < 0)
+        if (pv_caps_no_new_privs(l->obs, err) < 0)
                 return -1;
         if (l->view.base == PV_VIEW_NEW_ROOT && !p->allow_userns &&
             pv_landlock_confine(&l->view, PV_LANDLOCK_SCOPE_ABSTRACT, l->obs, err) < 0)
                 return -1;
-        if (!p->allow_userns && pv_landlock_scope_processes(l->obs, err) < 0)
+        if (l->renames && pv_rename_fork(&l->rename, keep, err) < 0)
                 return -1;
-        unsigned options = (pv_launch_allows_userns(p) ? PV_SECCOMP_ALLOW_USERNS : 0) | (p->safe ? PV_SECCOMP_NO_IO_URING : 0);
-        return pv_seccomp_install(options, &listener, l->obs, err);
+        if (pv_caps_drop(keep, l->obs, err) < 0 || (!p->allow_userns && pv_landlock_scope_processes(l->obs, err) < 0))
+                return -1;
+        unsigned options = (pv_launch_allows_userns(p) ? PV_SECCOMP_ALLOW_USERNS : 0) |
+                           (p->safe ? PV_SECCOMP_NO_IO_URING : 0) | (l->renames ? PV_SECCOMP_RENAME : 0);
+        if (pv_seccomp_install(options, &listener, l->obs, err) < 0)
+                return -1;
+        return l->renames ? pv_rename_hand_over(&l->rename, listener, err) : 0;
 }
 
 static int apply_limits(struct pv_launch *l, struct pv_err *err)

@@ -15,7 +15,7 @@
 #include "boundary/report.h"
 
 /* Where init's descriptors lie once all else is closed. */
-enum { FD_CONTROL = 3, FD_TTY, FD_FIRST_CLOSED };
+enum { FD_CONTROL = 3, FD_TTY, FD_RENAME, FD_FIRST_CLOSED };
 
 static int raise_loopback(struct pv_err *err)
 {
@@ -87,6 +87,8 @@ static int start_launcher(struct pv_launch *l, pid_t *out, struct pv_err *err)
         int go[2] = { -1, -1 };
         if (l->namespaces && pipe2(go, O_CLOEXEC) < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "make a pipe");
+        if (l->renames && pv_rename_prepare(&l->rename, err) < 0)
+                return -1;
         pid_t pid = pv_launch_fork(l->namespaces ? CLONE_NEWUSER : 0, NULL);
         if (pid < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "start the launcher");
@@ -103,17 +105,25 @@ static int start_launcher(struct pv_launch *l, pid_t *out, struct pv_err *err)
         return write(go[1], "", 1) == 1 ? 0 : pv_err_set(err, PV_ERR_SYS, errno, "wake the launcher");
 }
 
-/* Nothing is left to init but the control channel and the terminal. */
+/* Nothing is left to init but the control channel, the terminal and where the rename helper's listener waits. */
 static int shed(struct pv_launch *l)
 {
-        int control = fcntl(l->control[1], F_DUPFD_CLOEXEC, FD_FIRST_CLOSED);
-        int tty = l->b->tty.fd < 0 ? -1 : fcntl(l->b->tty.fd, F_DUPFD_CLOEXEC, FD_FIRST_CLOSED);
-        if (control < 0 || dup3(control, FD_CONTROL, O_CLOEXEC) < 0)
-                return -1;
-        if (tty < 0)
-                (void)close(FD_TTY);
-        else if (dup3(tty, FD_TTY, O_CLOEXEC) < 0)
-                return -1;
+        int *const kept[] = { &l->control[1], &l->b->tty.fd, &l->rename.to_init[1] };
+        enum { KEPT = sizeof kept / sizeof *kept };
+        int high[KEPT];
+        for (int i = 0; i < KEPT; i++) {
+                high[i] = *kept[i] < 0 ? -1 : fcntl(*kept[i], F_DUPFD_CLOEXEC, FD_FIRST_CLOSED);
+                if (*kept[i] >= 0 && high[i] < 0)
+                        return -1;
+        }
+        for (int i = 0; i < KEPT; i++) {
+                int fd = FD_CONTROL + i;
+                if (high[i] < 0)
+                        (void)close(fd);
+                else if (dup3(high[i], fd, O_CLOEXEC) < 0)
+                        return -1;
+                *kept[i] = high[i] < 0 ? -1 : fd;
+        }
         return pv_sys_close_range(0, 2, 0) < 0 || pv_sys_close_range(FD_FIRST_CLOSED, ~0U, 0) < 0 ? -1 : 0;
 }
 
@@ -138,13 +148,14 @@ void pv_sandbox_main(struct pv_launch *l)
                 _exit(1);
         if (build(l, &err) < 0 || start_launcher(l, &command, &err) < 0)
                 pv_launch_fail(l, &err);
-        struct pv_init init = {
-                .command = command,
-                .control = FD_CONTROL,
-                .tty = l->b->tty.fd < 0 ? -1 : FD_TTY,
-                .is_pid1 = l->namespaces != 0,
-        };
         if (shed(l) < 0)
                 _exit(1);
+        const struct pv_init init = {
+                .command = command,
+                .control = l->control[1],
+                .tty = l->b->tty.fd,
+                .is_pid1 = l->namespaces != 0,
+                .rename = &l->rename,
+        };
         pv_init_run(&init);
 }
