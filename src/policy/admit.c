@@ -13,7 +13,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/path.h"
-#include "base/syscall.h"
 #include "policy/env.h"
 #include "policy/grant.h"
 #include "policy/presets.h"
@@ -230,32 +229,6 @@ static int add_hidden(struct admission *a, struct pv_err *err)
         return 0;
 }
 
-/*
- * A mask is a path below HOME that must lead through no link: a whiteout in its place would hide the link alone. Where
- * one does, what it leads to is masked instead, if that lies in HOME (outside of it nothing is shown anyway).
- */
-static void resolve_mask(struct pv_strv *out, int home_fd, const char *home, const char *mask)
-{
-        struct open_how how = { .flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_NO_SYMLINKS };
-        pv_auto_fd fd = pv_sys_openat2(home_fd, mask, &how);
-        if (fd >= 0 || errno != ELOOP) {
-                pv_strv_add(out, mask);
-                return;
-        }
-        pv_auto_free char *path = pv_path_join(home, mask);
-        char *slash = strrchr(path, '/');
-        pv_auto_free char *real = realpath(path, NULL);
-        *slash = '\0';
-        pv_auto_free char *parent = realpath(path, NULL);
-        pv_auto_free char *named = parent ? pv_path_join(parent, slash + 1) : NULL;
-        const char *const hide[] = { named, real };
-        for (size_t i = 0; i < sizeof hide / sizeof *hide; i++) {
-                const char *h = hide[i];
-                if (h && pv_path_is_within(h, home) && !pv_streq(h, home) && !pv_strv_has(out, h + strlen(home) + 1))
-                        pv_strv_add(out, h + strlen(home) + 1);
-        }
-}
-
 static bool is_granted(const struct pv_plan *p, const char *path)
 {
         for (size_t i = 0; i < p->n_mounts; i++)
@@ -264,29 +237,24 @@ static bool is_granted(const struct pv_plan *p, const char *path)
         return false;
 }
 
+/* The launcher follows the links that some of these are; a path that is mounted on purpose is not hidden. */
 static int add_masks(struct admission *a, struct pv_err *err)
 {
         struct pv_plan *p = a->plan;
-        pv_auto_strv all = { 0 }, resolved = { 0 };
+        pv_auto_strv all = { 0 };
         if (p->home_mode != PV_HOME_COW)
                 return 0;
-        pv_auto_fd home = open(p->home, O_PATH | O_DIRECTORY | O_CLOEXEC);
-        if (home < 0)
-                return pv_err_set(err, PV_ERR_SYS, errno, "HOME: %s", p->home);
         pv_presets_add_masks(&all);
-        for (size_t i = 0; i < all.n; i++)
-                resolve_mask(&resolved, home, p->home, all.v[i]);
-        for (size_t i = 0; i < resolved.n; i++) {
-                pv_auto_free char *path = pv_path_join(p->home, resolved.v[i]);
+        for (size_t i = 0; i < all.n; i++) {
+                pv_auto_free char *path = pv_path_join(p->home, all.v[i]);
                 if (pv_path_is_within(p->workspace, path)) {
                         (void)pv_err_set(err, PV_ERR_UNSUPPORTED, 0,
-                                         "sensitive_paths: the workspace %s lies in %s, "
-                                         "which --safe hides",
+                                         "sensitive_paths: the workspace %s lies in %s, which --safe hides",
                                          p->workspace, path);
                         return pv_err_hint(err, "work elsewhere, or without --safe");
                 }
                 if (!is_granted(p, path))
-                        pv_strv_add(&p->masks, resolved.v[i]);
+                        pv_strv_add(&p->masks, all.v[i]);
         }
         return 0;
 }
