@@ -94,6 +94,20 @@ static void test_not_yaml(void **state)
         assert_string_equal(c, ":1: a: neither a value nor a list of values");
 }
 
+static void test_random_bytes(void **state)
+{
+        static const char alphabet[] = "ab:- \n\n[]{},&*!|>'\"%@#\t";
+        unsigned seed = 11;
+        for (int round = 0; round < 2000; round++) {
+                char text[40];
+                int result = 0;
+                for (size_t i = 0; i < sizeof text; i++)
+                        text[i] = alphabet[(size_t)rand_r(&seed) % sizeof alphabet];
+                pv_auto_free char *got = load(text, sizeof text, &result);
+                assert_non_null(got);
+        }
+}
+
 static void test_default_path(void **state)
 {
         assert_null(pv_config_default_path("/nonexistent", "/nonexistent"));
@@ -103,9 +117,8 @@ static void test_default_path(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_fields),
-                cmocka_unit_test(test_errors_have_a_line),
-                cmocka_unit_test(test_not_yaml),
+                cmocka_unit_test(test_fields),       cmocka_unit_test(test_errors_have_a_line),
+                cmocka_unit_test(test_not_yaml),     cmocka_unit_test(test_random_bytes),
                 cmocka_unit_test(test_default_path),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -40,6 +40,24 @@ static void test_values(void **state)
         expect("", NULL);
 }
 
+/* Whatever a repository's file holds: an answer or none, within the sanitizers' bounds. */
+static void test_random_bytes(void **state)
+{
+        static const char alphabet[] = "[user]name = \"\\\n\n\r\t #;x";
+        unsigned seed = 7;
+        for (int round = 0; round < 2000; round++) {
+                pv_auto_free char *path = pv_strf("%s/config", dir);
+                FILE *f = fopen(path, "w");
+                assert_non_null(f);
+                assert_true(fputs("[user]\n", f) >= 0);
+                for (int i = 0; i < 60; i++)
+                        assert_true(fputc(alphabet[(size_t)rand_r(&seed) % sizeof alphabet], f) >= 0);
+                assert_int_equal(fclose(f), 0);
+                pv_auto_free char *got = pv_gitconfig_get(dir, "config", "user", "name");
+                assert_int_equal(unlink(path), 0);
+        }
+}
+
 static void test_no_file(void **state)
 {
         assert_null(pv_gitconfig_get(dir, "missing", "user", "name"));
@@ -58,6 +76,7 @@ static int tear_down(void **state)
 
 int main(void)
 {
-        const struct CMUnitTest tests[] = { cmocka_unit_test(test_values), cmocka_unit_test(test_no_file) };
+        const struct CMUnitTest tests[] = { cmocka_unit_test(test_values), cmocka_unit_test(test_random_bytes),
+                                            cmocka_unit_test(test_no_file) };
         return cmocka_run_group_tests(tests, set_up, tear_down);
 }
