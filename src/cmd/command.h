@@ -26,7 +26,12 @@
         X(DECIDE, review,     "Show what a job did and what needs attention")     \
         X(DIFF,   diff,       "Show the changes of a job as a patch")             \
         X(DECIDE, inspect,    "Run a command in a job's result, contained")       \
+        X(DECIDE, apply,      "Take a job's changes into the workspace")          \
+        X(DECIDE, undo,       "Take an applied batch back")                       \
+        X(DECIDE, drop,       "Throw a job's changes away")                       \
+        X(DECIDE, checkpoint, "Freeze what a job has staged, under a name")       \
         X(DECIDE, fork,       "Start a job on what another one has staged")       \
+        X(DECIDE, prune,      "Remove old jobs")                                  \
         X(DECIDE, completion, "Print the completion script for a shell")          \
         X(MAIN,   help,       "Show help for a command")                          \
         X(MAIN,   version,    "Show the version")

@@ -197,12 +197,15 @@ static int check_roots(const struct lifecycle *l, struct pv_err *err)
         return pv_err_hint(err, "run it in that workspace, with the same --mount ...:stage options");
 }
 
-/* An existing stage, alone in it. */
+/* An existing stage: alone in it, and with what a crash left of an apply finished. */
 static int take_stage(const char *dir, struct pv_stage **out, struct pv_err *err)
 {
+        const char *did = NULL;
         pv_auto_stage s = NULL;
-        if (pv_stage_open(dir, PV_STAGE_TAKE, &s, err) < 0)
+        if (pv_stage_open(dir, PV_STAGE_TAKE, &s, err) < 0 || pv_apply_recover(s, &did, err) < 0)
                 return -1;
+        if (did)
+                pv_log_note("%s", did);
         *out = pv_steal(&s);
         return 0;
 }
