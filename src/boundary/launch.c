@@ -36,7 +36,8 @@
  * process of the sandbox remains.
  *
  * Ambient runs (nothing asked that needs a namespace) take the same road without namespaces: init is the subreaper
- * then and sweeps up what the command left.
+ * then. It must outlive the supervisor for a moment, to sweep up what the command left: it asks for no signal on its
+ * parent's death, but watches the control channel.
  *
  * Failure: the first child that fails reports one struct pv_err and exits; the supervisor finds that, or an end of
  * file without an exec (init is dead then), kills init and returns the error. Cleaning up is the kernel's: mounts,
@@ -125,6 +126,7 @@ static int prepare(struct pv_launch *l, struct pv_err *err)
 {
         const struct pv_boundary_spec *s = l->spec;
         l->namespaces = namespaces_of(s->plan);
+        l->b->ambient = l->namespaces == 0;
         pv_tty_open(&l->b->tty, s->terminal && isatty(s->stdio[1]) ? PV_TTY_STDIO : 0);
         if (channel(l->report, err) < 0 || channel(l->control, err) < 0 ||
             pv_cgroup_open(&s->plan->limits, &l->b->cgroup, err) < 0)
@@ -247,10 +249,21 @@ pid_t pv_boundary_init_pid(const struct pv_boundary *b)
         return b->init;
 }
 
+/* Losing the control channel, init kills and sweeps; it is another user's process at worst that outlasts that. */
+static void end_ambient(struct pv_boundary *b)
+{
+        pv_fd_closep(&b->control);
+        while (b->init > 0 && waitpid(b->init, NULL, 0) < 0 && errno == EINTR)
+                ;
+        b->init = 0;
+}
+
 void pv_boundary_free(struct pv_boundary *b)
 {
         if (!b)
                 return;
+        if (b->ambient)
+                end_ambient(b);
         pv_pid_killp(&b->init);
         pv_cgroup_free(b->cgroup);
         pv_tty_take(&b->tty);

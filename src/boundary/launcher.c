@@ -17,7 +17,7 @@
 
 #include <fcntl.h>
 #include <stdlib.h>
-#include <sys/mount.h>
+#include <sys/prctl.h>
 #include "base/syscall.h"
 #include "boundary/caps.h"
 #include "boundary/command.h"
@@ -126,6 +126,8 @@ static int become_command(struct pv_launch *l, int go, struct pv_err *err)
         char byte;
         if (go >= 0 && read(go, &byte, 1) != 1)
                 return pv_err_set(err, PV_ERR_SYS, 0, "the sandbox's init died");
+        if (!l->namespaces && prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "tie the command to its init");
         if (pv_tty_lead_group(&l->b->tty) < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "make a process group");
         if (place_stdio(l->spec->stdio, err) < 0)

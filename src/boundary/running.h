@@ -14,6 +14,7 @@ struct pv_boundary {
         pid_t init; /* host pid of the sandbox's init; 0 once reaped */
         int init_pidfd;
         int control; /* report.h */
+        bool ambient; /* no namespaces: init sweeps up the command's processes, and must live to do it */
         struct pv_tty tty;
         struct pv_cgroup *cgroup; /* or NULL */
         sigset_t old_mask;        /* of the caller, given back when the boundary is freed */
@@ -24,5 +25,8 @@ struct pv_boundary {
 
 /* The signals that the supervisor takes while a boundary runs; blocked from start to free. */
 void pv_supervise_signals(sigset_t *set);
+
+/* Ends the run at once: with pid 1 all die; an ambient init kills the command and sweeps. */
+void pv_supervise_kill(struct pv_boundary *b);
 
 #endif

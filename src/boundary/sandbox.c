@@ -144,7 +144,7 @@ void pv_sandbox_main(struct pv_launch *l)
         (void)close(l->report[0]);
         (void)close(l->control[0]);
         pv_canary_forget(&l->canary);
-        if (pv_init_die_with_parent(l->control[1]) < 0)
+        if (l->namespaces && pv_init_die_with_parent(l->control[1]) < 0)
                 _exit(1);
         if (build(l, &err) < 0 || start_launcher(l, &command, &err) < 0)
                 pv_launch_fail(l, &err);

@@ -39,6 +39,14 @@ void pv_supervise_signals(sigset_t *set)
                 sigaddset(set, taken[i]);
 }
 
+void pv_supervise_kill(struct pv_boundary *b)
+{
+        if (b->ambient)
+                (void)pv_message_send(b->control, PV_MESSAGE_SIGNAL, SIGKILL);
+        else
+                (void)pv_sys_pidfd_send_signal(b->init_pidfd, SIGKILL);
+}
+
 static void go_on(struct watch *w, bool with_terminal)
 {
         struct pv_boundary *b = w->b;
@@ -135,7 +143,7 @@ static void time_is_up(struct watch *w)
 {
         w->timed_out = true;
         if (w->kill_at) {
-                (void)pv_sys_pidfd_send_signal(w->b->init_pidfd, SIGKILL);
+                pv_supervise_kill(w->b);
                 w->kill_at += GRACE_MS;
                 return;
         }
