@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run ends well in every way: nothing of it lives on, its end is told truly, its stage is whole."""
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from lib import processes
+
+MODES = {"ambient": [], "host": ["--stage", "--filesystem", "host"], "staged": ["--stage"], "safe": ["--safe"]}
+
+
+@pytest.fixture(params=MODES)
+def mode(request):
+    """The options of plain, staged and safe runs in turn."""
+    return MODES[request.param]
+
+
+@pytest.fixture
+def background(pv, environment, workspace):
+    """background(options, script) -> a Popen of a run whose script goes on until something ends it."""
+    started = []
+
+    def start(options, script, **how):
+        # A session of its own without a terminal; the write end keeps the command's stdin open.
+        p = subprocess.Popen([pv, "run", *options, "--", "sh", "-c", script], cwd=workspace, env=environment,
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                             start_new_session=True, **how)
+        started.append(p)
+        return p
+
+    yield start
+    for p in started:
+        if p.poll() is None:
+            p.kill()
+        p.communicate()
+
+
+def says(process, word):
+    line = process.stdout.readline().decode()
+    assert word in line, line + process.stderr.read().decode()
+
+
+def test_double_forked_daemons_are_dead_when_run_returns(pvisor, workspace, marker, mode):
+    pvisor("run", *mode, "--", "sh", "-c",
+           f"for i in 1 2 3; do (setsid setsid sh -c 'sleep 600; : {marker}' </dev/null >/dev/null 2>&1 &); done; "
+           f"while [ $(pgrep -cf '[s]leep 600; : {marker}') -lt 3 ]; do sleep 0.02; done", cwd=workspace)
+    processes.assert_none(marker)
+
+
+def test_a_direct_run_leaves_such_daemons(run, workspace, marker):
+    """The twin: without pVisor the daemon lives."""
+    run(["sh", "-c", f"(setsid setsid sh -c 'sleep 600; : {marker}' </dev/null >/dev/null 2>&1 &)"], cwd=workspace)
+    processes.wait_for(marker)
+
+
+@pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1])
+def test_signals_to_pvisor_reach_the_command(background, mode, sig):
+    name = signal.Signals(sig).name[3:]
+    p = background(mode, f"trap 'echo got {name}; exit 7' {name}; echo ready; while :; do sleep 0.05; done")
+    says(p, "ready")
+    p.send_signal(sig)
+    out, _ = p.communicate(timeout=20)
+    assert out.decode().split() == ["got", name]
+    assert p.returncode == 7
+
+
+def test_a_command_that_dies_of_a_forwarded_signal(background, marker, mode):
+    p = background(mode, f"echo ready; exec sh -c 'sleep 600; : {marker}'")
+    says(p, "ready")
+    p.terminate()
+    p.communicate(timeout=20)
+    assert p.returncode == 128 + signal.SIGTERM
+    processes.assert_none(marker)
+
+
+def test_nothing_survives_the_supervisors_sigkill(background, marker, mode):
+    p = background(mode, f"(setsid sh -c 'sleep 600; : {marker}' &) ; echo ready; sleep 600; : {marker}")
+    says(p, "ready")
+    processes.wait_for(marker)
+    p.kill()
+    p.wait()
+    processes.assert_none(marker, within=5)
+
+
+def test_the_stage_of_a_killed_run_is_whole(background, pvisor, workspace, environment):
+    p = background(["--stage", "--name", "killed"], "echo mine >mine; rm README.md; echo ready; sleep 600")
+    says(p, "ready")
+    p.kill()
+    p.wait()
+    jobs = json.loads(pvisor("list", "--json", cwd=workspace).out)
+    jobs = jobs["jobs"] if isinstance(jobs, dict) else jobs
+    assert [j["state"] for j in jobs] == ["lost"]
+    assert (workspace / "README.md").exists() and not (workspace / "mine").exists()
+    review = pvisor("review", "killed", cwd=workspace).out
+    assert "mine" in review and "README.md" in review
+
+
+def test_init_killed_from_outside_ends_the_run(background, workspace, marker):
+    p = background(["--stage"], f"echo ready; sleep 600; : {marker}")
+    says(p, "ready")
+    children = subprocess.run(["pgrep", "-P", str(p.pid)], capture_output=True, text=True, check=True).stdout.split()
+    os.kill(int(children[0]), signal.SIGKILL)
+    p.communicate(timeout=20)
+    assert p.returncode == 128 + signal.SIGKILL
+    processes.assert_none(marker)
+
+
+@pytest.mark.parametrize("options", [["--stage"], ["--safe"]], ids=["staged", "safe"])
+def test_the_command_cannot_end_its_init(pvisor, workspace, options):
+    out = pvisor("run", "-q", *options, "--", "sh", "-c",
+                 "kill -KILL 1; kill -STOP 1; kill -TERM 1; sleep 0.1; kill -0 $$ && echo alive", cwd=workspace).out
+    assert out.split() == ["alive"]
+
+
+def test_kill_0_stays_inside(background, workspace, mode):
+    """A group of its own: `kill 0` in a script is for the script's processes, not for pVisor."""
+    p = background(mode, "sleep 600 & trap '' TERM; kill 0; wait; echo done")
+    says(p, "done")
+    p.communicate(timeout=20)
+    assert p.returncode == 0
+
+
+def test_orphans_are_reaped_while_the_command_runs(pvisor, workspace, mode):
+    out = pvisor("run", "-q", *mode, "--", "sh", "-c",
+                 "for i in 1 2 3 4 5 6 7 8; do (sh -c 'exit 0' &) ; done; sleep 0.3; "
+                 "for s in /proc/[0-9]*/stat; do cat $s; done 2>/dev/null | grep -c ' Z ' ; true", cwd=workspace).out
+    assert mode == [] or out.strip() == "0"  # an ambient run sees the machine's zombies
+
+
+def test_a_stopped_command_still_times_out(pvisor, workspace, marker, mode):
+    began = time.monotonic()
+    pvisor("run", *mode, "--timeout", "300ms", "--", "sh", "-c", f"kill -STOP $$; : {marker}", cwd=workspace, code=124)
+    assert time.monotonic() - began < 10
+    processes.assert_none(marker)
+
+
+def test_usage_of_the_command_is_recorded(pvisor, workspace, home):
+    pvisor("run", "--stage", "--", "sh", "-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done", cwd=workspace)
+    (job,) = (home / ".local/state/pvisor/jobs").glob("run-*")
+    text = (job / "bundle.json").read_text()
+    assert json.loads(text)["run"]["exit"]
+
+
+def test_blocked_and_ignored_signals_are_passed_on_as_they_were(run, pv, workspace, mode):
+    """The command starts with the caller's signal mask and dispositions, not with pVisor's."""
+    script = "import signal,os,sys; signal.pthread_sigmask(signal.SIG_BLOCK,[signal.SIGUSR2]); " \
+             "signal.signal(signal.SIGUSR1, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
+    out = run(["python3", "-c", script, pv, "run", "-q", *mode, "--", "grep", "-E", "SigBlk|SigIgn", "/proc/self/status"],
+              cwd=workspace).out
+    masks = dict(line.split(":\t") for line in out.splitlines())
+    assert int(masks["SigBlk"], 16) == 1 << (signal.SIGUSR2 - 1)
+    assert int(masks["SigIgn"], 16) & (1 << (signal.SIGUSR1 - 1))
+    assert not int(masks["SigIgn"], 16) & (1 << (signal.SIGTSTP - 1))

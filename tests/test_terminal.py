@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""On a terminal everything is as without pVisor: job control, keys, sizes, full-screen programs, pipelines."""
+import shutil
+import signal
+
+import pytest
+
+from conftest import pv_skip
+from lib import processes
+
+MODES = {"ambient": [], "host": ["--stage", "--filesystem", "host"], "staged": ["--stage"], "safe": ["--safe"]}
+
+
+@pytest.fixture(params=MODES)
+def mode(request):
+    return MODES[request.param]
+
+
+@pytest.fixture
+def shell(terminal, pv, workspace):
+    """An interactive bash in the workspace, on a terminal, in which `pv` is pvisor."""
+    t = terminal(["bash", "--norc", "-i"], cwd=workspace, env={"PS1": "outer> ", "TERM": "xterm"})
+    t.expect("outer> ")
+    t.line(f"pv() {{ {pv} run -q \"$@\"; }}; set +o emacs")
+    t.expect("outer> ")
+    return t
+
+
+def test_the_command_has_the_terminal(shell, mode):
+    shell.line(f"pv {' '.join(mode)} -- sh -c 'test -t 0 -a -t 1 -a -t 2 && : >/dev/tty && echo has$((1+1)) && tty'")
+    shell.expect("has2")
+    shell.expect(r"/dev/\S+")
+    shell.expect("outer> ")
+
+
+def test_ctrl_c_interrupts_the_command(shell, mode):
+    shell.line(f"pv {' '.join(mode)} -- sh -c 'echo rea''dy; sleep 600'; echo code=$?")
+    shell.expect("ready")
+    shell.key("c")
+    shell.expect("code=130")
+
+
+def test_a_command_that_handles_ctrl_c_goes_on(shell, mode):
+    shell.line(f"pv {' '.join(mode)} -- sh -c 'trap \"echo hand''led\" INT; echo rea''dy; sleep 1; echo e''nd'; echo code=$?")
+    shell.expect("ready")
+    shell.key("c")
+    shell.expect("handled")
+    shell.expect("end")
+    shell.expect("code=0")
+
+
+def test_ctrl_backslash_quits_the_command(shell, mode):
+    shell.line(f"pv {' '.join(mode)} -- sh -c 'echo rea''dy; sleep 600'; echo code=$?")
+    shell.expect("ready")
+    shell.send("\x1c")
+    shell.expect("code=131")
+
+
+def test_ctrl_z_stops_and_fg_resumes(shell, mode):
+    shell.line(f"pv {' '.join(mode)} -- sh -c 'echo rea''dy; read line; echo got $line'")
+    shell.expect("ready")
+    shell.key("z")
+    shell.expect("Stopped")
+    shell.expect("outer> ")
+    shell.line("echo shell$((20+3))")
+    shell.expect("shell23")
+    shell.line("fg")
+    shell.expect("pv|pvisor")
+    shell.line("words")
+    shell.expect("got words")
+    shell.expect("outer> ")
+
+
+def test_ctrl_z_twice(shell):
+    shell.line("pv --safe -- sh -c 'echo rea''dy; read a; echo got $a; read b; echo got $b'")
+    shell.expect("ready")
+    for word in ("one", "two"):
+        shell.key("z")
+        shell.expect("Stopped")
+        shell.line("fg")
+        shell.expect("pv|pvisor")
+        shell.line(word)
+        shell.expect(f"got {word}")
+    shell.expect("outer> ")
+
+
+def test_a_stopped_run_goes_on_in_the_background(shell, mode):
+    shell.line(f"pv {' '.join(mode)} -- sh -c 'echo rea''dy; for i in 1 2 3 4 5 6; do sleep 0.2; done; echo fini''shed'")
+    shell.expect("ready")
+    shell.key("z")
+    shell.expect("Stopped")
+    shell.line("bg")
+    shell.expect("finished")
+    shell.line("wait; echo code=$?")
+    shell.expect("code=0")
+
+
+def test_a_background_run_stops_for_input_and_fg_gives_it(shell, mode):
+    shell.line(f"pv {' '.join(mode)} -- sh -c 'read line; echo got $line' &")
+    shell.expect("outer> ")
+    shell.line("sleep 0.5; jobs")
+    shell.expect("Stopped")
+    shell.line("fg")
+    shell.expect("pv|pvisor")
+    shell.line("words")
+    shell.expect("got words")
+
+
+def test_a_shell_inside_has_job_control(shell, mode):
+    shell.line(f"pv {' '.join(mode)} -- bash --norc -i")
+    shell.expect(r"\$ |# |outer> ")
+    shell.line("PS1='inner> '")
+    shell.expect("inner> ")
+    assert "no job control" not in shell.output
+    shell.line("sleep 600")
+    shell.key("z")
+    shell.expect("Stopped")
+    shell.line("kill %1; jobs; echo in$((1+1))")
+    shell.expect("in2")
+    shell.line("sleep 600")
+    shell.key("c")
+    shell.expect("inner> ")
+    shell.line("exit 5")
+    shell.expect("outer> ")
+    shell.line("echo code=$?; cat")
+    shell.expect("code=5")
+    shell.key("c")
+    shell.expect("outer> ")
+
+
+def test_suspend_of_the_inner_shell_stops_the_run(shell):
+    shell.line("pv --stage -- bash --norc -i")
+    shell.line("PS1='inner> '")
+    shell.expect("inner> ")
+    shell.line("kill -STOP $$")
+    shell.expect("outer> ")
+    shell.line("fg")
+    shell.line("echo in$((1+1))")
+    shell.expect("in2")
+    shell.line("exit")
+    shell.expect("outer> ")
+
+
+def test_dash_leaves_without_a_word(shell):
+    """dash gives the terminal back to the group it came from, and complains when there is none."""
+    shell.line("pv --safe -- sh -i")
+    shell.line("PS1='inner> '; echo in$((1+1))")
+    shell.expect("in2")
+    shell.line("exit; ")
+    shell.expect("outer> ")
+    assert "annot set tty" not in shell.output
+
+
+def test_resize_reaches_the_command(shell, mode):
+    shell.line(f"pv {' '.join(mode)} -- bash -c 'trap \"stty size\" WINCH; echo rea''dy; "
+               "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.2; done'")
+    shell.expect("ready")
+    shell.resize(33, 99)
+    shell.expect("33 99")
+
+
+def test_a_pager_behind_a_run_has_the_keyboard(shell, mode):
+    shell.line(f"pv {' '.join(mode)} -- seq 1 500 | less")
+    shell.expect("\n10\r")
+    shell.send("G")
+    shell.expect("500")
+    shell.send("q")
+    shell.expect("outer> ")
+
+
+def test_a_pager_inside_behind_a_pipe_has_the_keyboard(shell, mode):
+    shell.line(f"seq 1 500 | pv {' '.join(mode)} -- less")
+    shell.expect("\n10\r")
+    shell.send("G")
+    shell.expect("500")
+    shell.send("q")
+    shell.expect("outer> ")
+
+
+def test_ctrl_c_ends_a_pipeline(shell, mode):
+    shell.line(f"pv {' '.join(mode)} -- sh -c 'echo rea''dy >&2; sleep 600' | cat; echo code=${{PIPESTATUS[0]}}")
+    shell.expect("ready")
+    shell.key("c")
+    shell.expect("outer> ")
+
+
+def test_ctrl_c_ends_a_loop_of_runs(shell):
+    """The shell's loop ends with the run, as it does with a direct command."""
+    shell.line("for i in 1 2 3; do pv -- sh -c 'echo rou''nd; sleep 600'; done; echo l''eft")
+    shell.expect("round")
+    shell.key("c")
+    shell.expect("outer> ")
+    assert "round" not in shell.output[shell._seen:]
+
+
+@pytest.mark.parametrize("editor", ["vim", "vi"])
+def test_an_editor_edits(shell, editor, workspace):
+    if not shutil.which(editor):
+        pytest.skip(f"no {editor}")
+    shell.line(f"pv --stage -- sh -c '{editor} -u NONE -N note && cat note'")
+    shell.expect("~")
+    shell.send("iwritten inside\x1b:wq\r")
+    shell.expect("written inside[^\x1b]*outer> ")
+    assert not (workspace / "note").exists()
+
+
+def test_a_suspended_editor_comes_back(shell):
+    if not shutil.which("vim"):
+        pv_skip("no vim")
+    shell.line("pv --safe -- vim -u NONE -N note")
+    shell.expect("~")
+    shell.key("z")
+    shell.expect("Stopped")
+    shell.line("fg")
+    shell.expect("~")
+    shell.send("ihello\x1b:wq\r")
+    shell.expect("outer> ")
+
+
+def test_closing_the_terminal_ends_the_run(terminal, pv, workspace, marker, mode):
+    t = terminal([pv, "run", *mode, "--", "sh", "-c", f"echo ready; sleep 600; : {marker}"], cwd=workspace)
+    t.expect("ready")
+    t.hang_up()
+    processes.assert_none(marker, within=10)
+
+
+def test_closing_the_terminal_of_the_shell_ends_the_run(terminal, pv, workspace, marker):
+    t = terminal(["bash", "--norc", "-i"], cwd=workspace, env={"PS1": "outer> "})
+    t.expect("outer> ")
+    t.line(f"{pv} run --safe -- sh -c 'echo rea''dy; sleep 600; : {marker}'")
+    t.expect("ready")
+    t.hang_up()
+    processes.assert_none(marker, within=10)
+
+
+def test_the_terminal_is_the_shells_again_afterwards(shell, mode):
+    shell.line(f"pv {' '.join(mode)} -- true; cat")
+    shell.line("still here")
+    shell.expect("still here\r\n.*still here")
+    shell.key("d")
+    shell.expect("outer> ")
+    assert shell.process.poll() is None
+    assert signal.SIGTTIN  # the cat above would have stopped
