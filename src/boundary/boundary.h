@@ -50,6 +50,7 @@ enum pv_end {
 struct pv_exit {
         enum pv_end end;
         int code; /* exit code, or the signal's number */
+        bool by_key; /* a key of the terminal (Ctrl-C) sent the signal: shells want to see it in our own end, too */
         struct rusage usage;
         uint64_t started_ms, ended_ms; /* CLOCK_MONOTONIC */
 };

@@ -195,12 +195,13 @@ static void fill_exit(const struct watch *w, struct pv_exit *out)
  * The rest of our group (a script that called us, the other ends of a pipeline) did not see the Ctrl-C that the
  * command died of, since the terminal was the command's alone.
  */
-static void pass_on_interrupt(const struct watch *w, bool had_terminal)
+static void pass_on_interrupt(const struct watch *w, bool had_terminal, struct pv_exit *out)
 {
-        if (!had_terminal || !w->ended || !WIFSIGNALED(w->status))
+        if (!had_terminal || !w->ended || !WIFSIGNALED(w->status) || w->told_to_end)
                 return;
         int sig = WTERMSIG(w->status);
-        if (sig == SIGINT || sig == SIGQUIT)
+        out->by_key = sig == SIGINT || sig == SIGQUIT;
+        if (out->by_key)
                 (void)kill(0, sig);
 }
 
@@ -224,6 +225,6 @@ int pv_boundary_wait(struct pv_boundary *b, struct pv_exit *out, struct pv_err *
                         return pv_err_set(err, PV_ERR_SYS, errno, "reap the sandbox's init");
         b->init = 0;
         fill_exit(&w, out);
-        pass_on_interrupt(&w, had_terminal);
+        pass_on_interrupt(&w, had_terminal, out);
         return 0;
 }

@@ -4,6 +4,7 @@
 #include <unistd.h>
 #include "base/log.h"
 #include "cmd/jobs.h"
+#include "cmd/run_end.h"
 #include "job/fork.h"
 
 struct fork_options {
@@ -46,7 +47,7 @@ static int run_fork(const void *opts, const struct pv_args *args, struct pv_err 
         const char *checkpoint = split_checkpoint(selector);
         pv_auto_job parent = NULL;
         pv_auto_run_plan decided = { 0 };
-        int code = 0;
+        struct pv_run_end end = { 0 };
         if (checkpoint && pv_job_check_name(checkpoint, err) < 0)
                 return -1;
         if (pv_cmd_job_named(*selector ? selector : "last", &parent, err) < 0 || check_ended(parent, err) < 0)
@@ -56,7 +57,7 @@ static int run_fork(const void *opts, const struct pv_args *args, struct pv_err 
         };
         if (pv_fork_decide(parent, checkpoint, &run_it, &decided, err) < 0)
                 return -1;
-        return pv_run_execute(&run_it, &decided, &code, err) < 0 ? -1 : code;
+        return pv_run_execute(&run_it, &decided, &end, err) < 0 ? -1 : pv_cmd_end_as(&end);
 }
 
 static const char *const examples[] = {

@@ -7,6 +7,7 @@
 #include "cmd/command.h"
 #include "cmd/jobs.h"
 #include "cmd/plan_text.h"
+#include "cmd/run_end.h"
 #include "cmd/run_options.h"
 #include "job/run.h"
 #include "job/run_report.h"
@@ -55,7 +56,7 @@ static int run(const struct pv_request *request, const struct pv_args *args, int
         pv_auto_job continued = NULL;
         pv_auto_run_plan decided = { 0 };
         struct pv_run r = { .request = request, .argv = args->command, .environment = environ, .summary = summary };
-        int code = 0;
+        struct pv_run_end end = { 0 };
         if (request->continue_job && pv_cmd_job_named(request->continue_job, &continued, err) < 0) {
                 (void)pv_err_wrap(err, "--continue");
                 return -1;
@@ -68,7 +69,7 @@ static int run(const struct pv_request *request, const struct pv_args *args, int
         if (request->dry_run)
                 return pv_plan_show(decided.plan, request->json != NULL, err);
         say_what_holds(&decided);
-        return pv_run_execute(&r, &decided, &code, err) < 0 ? -1 : code;
+        return pv_run_execute(&r, &decided, &end, err) < 0 ? -1 : pv_cmd_end_as(&end);
 }
 
 /* An error before the command's start has an exit code that no command's own is likely to be taken for. */

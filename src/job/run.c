@@ -373,7 +373,7 @@ static bool still_runs(const struct lifecycle *l, int ms)
 }
 
 /* From the command's start to the end of the record: nothing in here fails the run any more. */
-static int follow(struct lifecycle *l)
+static void follow(struct lifecycle *l, struct pv_run_end *out)
 {
         struct pv_exit end = { .end = PV_END_KILLED, .code = SIGKILL };
         struct pv_err err = PV_ERR_INIT;
@@ -408,7 +408,7 @@ static int follow(struct lifecycle *l)
                 .observations = l->observations,
         };
         pv_run_report(&outcome, l->run->summary);
-        return code;
+        *out = (struct pv_run_end){ .code = code, .signal = end.by_key ? end.code : 0 };
 }
 
 /* Nothing was started: the record says why, where there is one already. */
@@ -439,7 +439,8 @@ static void lifecycle_fini(struct lifecycle *l)
         pv_live_job_fini(&l->live); /* last: its lock tells others that the job has ended */
 }
 
-int pv_run_execute(const struct pv_run *run, const struct pv_run_plan *decided, int *code, struct pv_err *err)
+int pv_run_execute(const struct pv_run *run, const struct pv_run_plan *decided, struct pv_run_end *end,
+                   struct pv_err *err)
 {
         struct lifecycle l = {
                 .run = run,
@@ -453,7 +454,7 @@ int pv_run_execute(const struct pv_run *run, const struct pv_run_plan *decided, 
         };
         int r = prepare(&l, err);
         if (r == 0)
-                *code = follow(&l);
+                follow(&l, end);
         else
                 give_up(&l, err);
         lifecycle_fini(&l);

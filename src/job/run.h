@@ -33,12 +33,19 @@ void pv_run_plan_fini(struct pv_run_plan *p);
 /* Finds the stage and admits the request. Nothing is made. Errors as pv_admit(). */
 int pv_run_decide(const struct pv_run *run, struct pv_run_plan *out, struct pv_err *err);
 
+/* How the program that ran the command has to end. */
+struct pv_run_end {
+        int code;   /* what `run` returns */
+        int signal; /* not 0: of this signal instead, since a key of the terminal sent it to the command */
+};
+
 /*
- * Makes the job and runs the command to its end. 0: the command was started and *code is what `run` returns; what
- * went wrong afterwards was said on stderr. -1: it was not started; where a job was made already it is marked FAILED
+ * Makes the job and runs the command to its end. 0: the command was started and *end is filled; what went wrong
+ * afterwards was said on stderr. -1: it was not started; where a job was made already it is marked FAILED
  * with the reason.
  */
-int pv_run_execute(const struct pv_run *run, const struct pv_run_plan *decided, int *code, struct pv_err *err);
+int pv_run_execute(const struct pv_run *run, const struct pv_run_plan *decided, struct pv_run_end *end,
+                   struct pv_err *err);
 
 /* The exit code of `run` for an error before the command was started: 125 for what is pVisor's own or the machine's. */
 int pv_run_exit_code(const struct pv_err *err);
