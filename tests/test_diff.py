@@ -178,6 +178,12 @@ def test_what_a_patch_cannot_say_is_a_note(agent, pvisor, workspace):
     assert "# hollow: a directory\n" in patch
 
 
+def test_a_name_that_git_refuses_does_not_spoil_the_patch(agent, patched, workspace, pvisor):
+    agent("echo x > 'git~1'; mkdir sub; ln -s x sub/.gitmodules; echo x >> README.md")
+    assert "# git~1: git refuses patches with such a name, 2 B\n" in pvisor("diff", cwd=workspace).out
+    assert (patched(workspace) / "README.md").read_text().endswith("x\n")
+
+
 def test_a_conflict_is_said(agent, pvisor, workspace):
     agent("echo agent >> README.md")
     (workspace / "README.md").write_text("edited by the person\n")

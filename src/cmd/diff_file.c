@@ -174,6 +174,8 @@ static int make_pair(struct pv_diff_file *f, const struct content *old, const st
                      enum pv_patch_flags flags, struct pv_err *err)
 {
         const char *problem = old && old->problem ? old->problem : now && now->problem ? now->problem : NULL;
+        if (now && pv_patch_is_refused(now->side.path, now->side.mode))
+                problem = "git refuses patches with such a name";
         f->large = (old && old->large) || (now && now->large);
         if (problem) {
                 note_sizes(f, problem);

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include "cmd/jobs.h"
 
 /* Without the views git is not asked: the list is longer then, and says why, but it is there. */
@@ -23,8 +24,12 @@ static int open_stage(struct pv_look *l, struct pv_err *err)
 {
         if (!l->job->stage_dir || l->job->dropped)
                 return 0;
-        if (pv_cmd_stage_look(l->job, &l->stage, err) < 0)
-                return -1;
+        if (pv_cmd_stage_look(l->job, &l->stage, err) < 0) {
+                if (l->job->state != PV_JOB_FAILED || access(l->job->stage_dir, F_OK) == 0 || errno != ENOENT)
+                        return -1;
+                pv_err_clear(err); /* it failed before there was a stage */
+                return 0;
+        }
         return pv_changes_compute(l->stage, &l->changes, err);
 }
 

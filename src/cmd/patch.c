@@ -3,6 +3,7 @@
 
 #include <git2.h>
 #include <string.h>
+#include <strings.h>
 #include "cmd/quote.h"
 
 enum { BINARY_LOOK = 8000 };
@@ -26,6 +27,31 @@ int pv_patch_begin(struct pv_err *err)
 bool pv_patch_is_binary(const char *data, size_t len)
 {
         return len && memchr(data, '\0', len < BINARY_LOOK ? len : BINARY_LOOK) != NULL;
+}
+
+/* The rest of a component behind ".git" or "git~1" that NTFS would drop; true for what is not plainly ".git". */
+static bool is_alias_rest(const char *rest, size_t n, bool short_name)
+{
+        size_t dropped = strspn(rest, ". ");
+        if (dropped > n)
+                dropped = n;
+        return (dropped == n && (short_name || n > 0)) || (dropped < n && rest[dropped] == ':');
+}
+
+bool pv_patch_is_refused(const char *path, unsigned mode)
+{
+        const char *slash = strrchr(path, '/');
+        if (mode == 0120000 && strcasecmp(slash ? slash + 1 : path, ".gitmodules") == 0)
+                return true;
+        for (const char *p = path; *p;) {
+                size_t n = strcspn(p, "/\\");
+                if ((n >= 4 && strncasecmp(p, ".git", 4) == 0 && is_alias_rest(p + 4, n - 4, false)) ||
+                    (n >= 5 && strncasecmp(p, "git~1", 5) == 0 && is_alias_rest(p + 5, n - 5, true)))
+                        return true;
+                p += n;
+                p += *p != '\0';
+        }
+        return false;
 }
 
 /* --- content --- */

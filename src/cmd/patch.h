@@ -39,6 +39,12 @@ int pv_patch_begin(struct pv_err *err); /* once a process */
 int pv_patch_make(const struct pv_patch_side *old, const struct pv_patch_side *now, enum pv_patch_flags flags,
                   struct pv_patch *out, struct pv_err *err);
 
+/*
+ * True for a name that makes `git apply` refuse a whole patch: what another file system would take for `.git`
+ * (`git~1`, `.git.`, `.git:x`), or a link called .gitmodules. A real `.git` is not meant: see git/classify.h.
+ */
+bool pv_patch_is_refused(const char *path, unsigned mode);
+
 /* git's own rule: a NUL in the first 8,000 bytes. */
 bool pv_patch_is_binary(const char *data, size_t len);
 

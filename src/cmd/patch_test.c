@@ -174,6 +174,31 @@ static void binary_files(void **state)
         check(old, exec, PV_PATCH_TEXT);
 }
 
+/* Each refused name is one that git refuses, and the reverse. */
+static void names_that_git_refuses(void **state)
+{
+        static const char *const names[] = { "git~1",  "GIT~1",    ".git.",    ".git ",       ".git . .",
+                                             ".git:x", "git~1.",   "git~1:y",  "git~2",       ".gitx",
+                                             ".git.x", "git~1x",   ".github",  ".gitmodules", "x.git",
+                                             "git",    "a\\git~1", "a\\.git.", ".git:",       "..git" };
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+                struct pv_err err = PV_ERR_INIT;
+                struct pv_patch_side now = side(names[i], FILE_MODE, "x\n");
+                pv_auto_patch p = { 0 };
+                char *dir = pv_test_dir_new();
+                pv_auto_fd fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+                assert_int_equal(pv_patch_make(&nothing, &now, PV_PATCH_TEXT, &p, &err), 0);
+                assert_int_equal(pv_file_write_at(fd, "p", p.text.s, p.text.len, 0600, PV_FILE_REPLACE, &err), 0);
+                pv_auto_free char *script =
+                        pv_strf("git init -q; if git apply p 2>/dev/null; then exit %d; else exit %d; fi",
+                                pv_patch_is_refused(names[i], FILE_MODE) ? 1 : 0,
+                                pv_patch_is_refused(names[i], FILE_MODE) ? 0 : 1);
+                pv_test_sh(dir, script);
+                pv_test_dir_remove(dir);
+        }
+        assert_true(pv_patch_is_refused("sub/.gitmodules", LINK_MODE));
+}
+
 /* Lines of few kinds, so that many are equal and hunks are many. */
 static char *random_text(unsigned *seed, size_t *len)
 {
@@ -219,6 +244,7 @@ int main(void)
                 cmocka_unit_test(what_git_applies),
                 cmocka_unit_test(modes_links_and_renames),
                 cmocka_unit_test(binary_files),
+                cmocka_unit_test(names_that_git_refuses),
                 cmocka_unit_test(random_edits),
         };
         return cmocka_run_group_tests(tests, set_up, NULL);

@@ -106,12 +106,13 @@ static bool any_limit(const struct pv_review *r)
         return false;
 }
 
-/* "network: unenforced" stands in the table already. */
+/* "network: unenforced" and "network: not known" stand in the table already. */
 static bool is_in_table(const char *warning)
 {
         for (int d = 0; d < PV_DIMENSIONS; d++) {
-                const char *name = pv_dimension_name((enum pv_dimension)d);
-                if (pv_str_has_prefix(warning, name) && pv_streq(warning + strlen(name), ": unenforced"))
+                const char *name = pv_dimension_name((enum pv_dimension)d), *rest = warning + strlen(name);
+                if (pv_str_has_prefix(warning, name) &&
+                    (pv_streq(rest, ": unenforced") || pv_streq(rest, ": not known")))
                         return true;
         }
         return false;
@@ -131,8 +132,9 @@ void pv_review_put_limits(const struct pv_review *r, struct pv_str *out)
                 put_dimension(r, out, (enum pv_dimension)d);
         json_array_foreach(json_object_get(json_object_get(r->bundle, "safety"), "warnings"), i, warning)
         {
-                const char *text = json_string_value(warning);
-                if (!text || is_in_table(text))
+                struct pv_err ignored = PV_ERR_INIT;
+                pv_auto_free char *text = NULL;
+                if (pv_json_get_bytes(warning, &text, &ignored) < 0 || is_in_table(text))
                         continue;
                 pv_str_putf(out, "  %swarning:%s ", pv_style_on(&r->screen, PV_STYLE_YELLOW), pv_style_off(&r->screen));
                 pv_str_put_safe(out, text);
