@@ -71,7 +71,10 @@ def view(bench):
         (project / "new").mkdir()
 
     directories = -(-2048 // places.FILES_IN_DIRECTORY)
-    yield contest("walk of 2,048 files with stat", 15, Target(1.4, 1.15), ["walk", "tree", str(2048 + directories)])
+    walk = ["walk", "tree", str(2048 + directories)]
+    yield contest("walk of 2,048 files with stat", 15, Target(1.4, 1.15), ["again", *walk])
+    # Each launch makes a new view, whose first look at a file costs the kernel an inode more. Native is warm in both.
+    yield contest("  the first walk of a new view", 15, None, walk)
     write, append = ["new", "256", "65536"], ["old", "64"]
     yield contest("write 256 files of 64 KiB, append to 64 of 64 KiB", 11, Target(1.6, 1.2),
                   ["write+append", *write, *append], empty_new)
@@ -86,7 +89,8 @@ def view(bench):
     places.make_tree(project, 10000)
     places.git_repository(project, place.environment)
     shutil.copy2(watch.program, project)
-    yield contest("git status on 10,000 files", 11, Target(1.4, 1.15), ["run", "git", "status"])
+    yield contest("git status on 10,000 files", 11, Target(1.4, 1.15), ["again", "run", "git", "status"])
+    yield contest("  the first one in a new view", 11, None, ["run", "git", "status"])
     place.close()
 
 

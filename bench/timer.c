@@ -4,6 +4,7 @@
  * or a piece of file work done in its own process (which may stand inside a sandbox), and prints one line
  * "nanoseconds status max-rss-in-KiB".
  *
+ *   timer again WORK...       does any of the following twice and times the second
  *   timer run COMMAND...      launch to exit, all three streams on /dev/null
  *   timer walk DIR N          lstat of everything below DIR, which must be N entries
  *   timer write DIR N BYTES   creates N files of so many bytes in DIR
@@ -118,27 +119,40 @@ static void edit(const char *dir, int files, const char *word)
         }
 }
 
+/* argv[0] is the name of the work. Its status, or -1 for work that there is not. */
+static int work(int argc, char **argv, long *rss)
+{
+        const char *name = argc > 1 ? argv[0] : "";
+        if (strcmp(name, "run") == 0)
+                return run(argv + 1, rss);
+        if (strcmp(name, "walk") == 0 && argc == 3)
+                return walk(open(argv[1], O_RDONLY | O_DIRECTORY)) != atoi(argv[2]);
+        if (strcmp(name, "write") == 0 && argc == 4)
+                write_files(argv[1], atoi(argv[2]), O_WRONLY | O_CREAT | O_EXCL, (size_t)atol(argv[3]));
+        else if (strcmp(name, "append") == 0 && argc == 3)
+                write_files(argv[1], atoi(argv[2]), O_WRONLY | O_APPEND, 100);
+        else if (strcmp(name, "write+append") == 0 && argc == 6) {
+                write_files(argv[1], atoi(argv[2]), O_WRONLY | O_CREAT | O_EXCL, (size_t)atol(argv[3]));
+                write_files(argv[4], atoi(argv[5]), O_WRONLY | O_APPEND, 100);
+        } else if (strcmp(name, "edit") == 0 && argc == 4)
+                edit(argv[1], atoi(argv[2]), argv[3]);
+        else
+                return -1;
+        return 0;
+}
+
 int main(int argc, char **argv)
 {
-        const char *work = argc > 2 ? argv[1] : "";
-        int status = 0;
         long rss = 0;
+        argc--;
+        argv++;
+        if (argc > 1 && strcmp(argv[0], "again") == 0) {
+                argc--;
+                argv++;
+                (void)work(argc, argv, &rss);
+        }
         long long start = now();
-        if (strcmp(work, "run") == 0)
-                status = run(argv + 2, &rss);
-        else if (strcmp(work, "walk") == 0 && argc == 4)
-                status = walk(open(argv[2], O_RDONLY | O_DIRECTORY)) != atoi(argv[3]);
-        else if (strcmp(work, "write") == 0 && argc == 5)
-                write_files(argv[2], atoi(argv[3]), O_WRONLY | O_CREAT | O_EXCL, (size_t)atol(argv[4]));
-        else if (strcmp(work, "append") == 0 && argc == 4)
-                write_files(argv[2], atoi(argv[3]), O_WRONLY | O_APPEND, 100);
-        else if (strcmp(work, "write+append") == 0 && argc == 7) {
-                write_files(argv[2], atoi(argv[3]), O_WRONLY | O_CREAT | O_EXCL, (size_t)atol(argv[4]));
-                write_files(argv[5], atoi(argv[6]), O_WRONLY | O_APPEND, 100);
-        } else if (strcmp(work, "edit") == 0 && argc == 5)
-                edit(argv[2], atoi(argv[3]), argv[4]);
-        else
-                return 2;
+        int status = work(argc, argv, &rss);
         printf("%lld %d %ld\n", now() - start, status, rss);
-        return 0;
+        return status < 0 ? 2 : 0;
 }
