@@ -137,10 +137,29 @@ void pv_observation_conclude(struct pv_observation *o, enum pv_level best)
         o->level = best;
 }
 
+static enum pv_level lowest_level(const struct pv_observations *all, enum pv_dimension d)
+{
+        enum pv_level level = PV_LEVEL_ENFORCED;
+        bool any = false;
+
+        for (unsigned i = 0; i < all->n && i < PV_CONTROLS_MAX; i++) {
+                const struct pv_observation *o = &all->item[i];
+
+                if (o->dimension != d)
+                        continue;
+                any = true;
+                if (!o->installed || o->level < level)
+                        level = o->installed ? o->level : PV_LEVEL_UNENFORCED;
+        }
+        return any ? level : PV_LEVEL_UNENFORCED;
+}
+
 enum pv_level pv_observations_level(const struct pv_observations *all, enum pv_dimension d)
 {
         enum pv_level level = PV_LEVEL_UNENFORCED;
 
+        if (d == PV_DIM_RESOURCES)
+                return lowest_level(all, d);
         for (unsigned i = 0; i < all->n && i < PV_CONTROLS_MAX; i++) {
                 const struct pv_observation *o = &all->item[i];
 

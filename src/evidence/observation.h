@@ -92,7 +92,8 @@ void pv_observation_limit(struct pv_observation *o, const char *sentence);
 void pv_observation_conclude(struct pv_observation *o, enum pv_level best);
 /*
  * The highest level that an installed control reached which covers the whole of this dimension; UNENFORCED when there
- * is none, or when a probe got through a partial one.
+ * is none, or when a probe got through a partial one. Resources are as many limits, none of which stands for another:
+ * there it is the lowest level of all that were asked for.
  */
 enum pv_level pv_observations_level(const struct pv_observations *all, enum pv_dimension d);
 /* The first probe that succeeded where it had to be refused, or NULL. */

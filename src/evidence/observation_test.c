@@ -96,6 +96,21 @@ static void a_partial_control_spoils_but_never_raises(void **state)
         assert_int_equal(pv_observations_level(&all, PV_DIM_NETWORK), PV_LEVEL_UNENFORCED);
 }
 
+static void no_limit_of_a_resource_stands_for_another(void **state)
+{
+        (void)state;
+        struct pv_observations all = { 0 };
+        struct pv_observation *files = installed(&all, PV_DIM_RESOURCES, "open-files");
+
+        pv_observation_probe(files, "raise", "setrlimit", PV_OUTCOME_REFUSED, 1);
+        pv_observation_conclude(files, PV_LEVEL_ENFORCED);
+        assert_int_equal(pv_observations_level(&all, PV_DIM_RESOURCES), PV_LEVEL_ENFORCED);
+        pv_observation_conclude(installed(&all, PV_DIM_RESOURCES, "memory"), PV_LEVEL_COOPERATIVE);
+        assert_int_equal(pv_observations_level(&all, PV_DIM_RESOURCES), PV_LEVEL_COOPERATIVE);
+        (void)pv_observations_add(&all, PV_DIM_RESOURCES, "processes", "none");
+        assert_int_equal(pv_observations_level(&all, PV_DIM_RESOURCES), PV_LEVEL_UNENFORCED);
+}
+
 static void full_tables_lose_no_breach_and_overflow_nothing(void **state)
 {
         (void)state;
@@ -129,6 +144,7 @@ int main(void)
                 cmocka_unit_test(one_probe_that_succeeds_takes_the_level_away),
                 cmocka_unit_test(a_control_raises_its_own_dimension_only),
                 cmocka_unit_test(a_partial_control_spoils_but_never_raises),
+                cmocka_unit_test(no_limit_of_a_resource_stands_for_another),
                 cmocka_unit_test(full_tables_lose_no_breach_and_overflow_nothing),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
