@@ -97,6 +97,7 @@ static int attempt(struct attempt *a, enum pv_publish_outcome *outcome, struct p
                 r = pv_build_apply(&e, a->source.changes, a->source.selected, a->options, err);
         *outcome = PV_PUBLISH_CONFLICT;
         if (r == 0 && a->result->n_conflicts == 0) {
+                pv_build_groups(&e, a->source.changes);
                 *outcome = a->options->dry_run || plan.n == 0 ? PV_PUBLISHED : pv_batch_run(&e, &a->source, err);
                 if (*outcome == PV_PUBLISHED)
                         note_result(a, &plan);

@@ -70,6 +70,8 @@ static const struct act acts[] = {
           "echo y >a/b/c/d/e/f; mkdir -p a/b/c/d/e/g/h/i/j; echo z >a/b/c/d/e/g/h/i/j/k" },
         { "setuid and sticky", "mkdir d", "echo x >s; chmod 4755 s; chmod 1777 d; echo y >g; chmod 2755 g" },
         { "a socket and a fifo go", "mkfifo p", "rm p; echo x >p" },
+        { "whole directories of files", "mkdir -p d e/s; for i in 1 2 3 4 5 6; do echo $i >d/$i; echo $i >e/$i; done",
+          "for i in 1 2 3 4 5; do echo x$i >d/$i; echo y >>e/$i; done; echo n >d/n; rm d/6 e/6; echo z >e/s/z" },
         { "everything at once",
           "mkdir -p a/b c d/e; echo 1 >a/1; echo 2 >a/b/2; echo 3 >c/3; echo 4 >d/e/4; ln -s 1 a/l",
           "rm -r a/b; echo 1x >a/1; rm a/l; mkdir a/l; echo in >a/l/in; rm -r c; ln -s d c; mv d/e/4 d/5; rm -r d/e; "

@@ -57,6 +57,7 @@ enum pv_item_flags {
         PV_ITEM_MOVED_TREE = 1 << 11, /* a directory that moves with the WITHIN items that follow */
         PV_ITEM_ESCAPES = 1 << 12,    /* carries attributes that are escaped in a layer */
         PV_ITEM_OUT_LINKED = 1 << 13, /* the original has several names */
+        PV_ITEM_GROUPED = 1 << 14,    /* its slot is <slot>.d/<name>: the layer's directory becomes the backup's */
 };
 
 enum pv_item_state {

@@ -18,6 +18,9 @@ int pv_build_apply(struct pv_engine *e, const struct pv_changes *changes, const 
 /* Fills e->plan from the record of the batch. Paths are borrowed from it. */
 int pv_build_undo(struct pv_engine *e, const struct pv_plan_list *record, struct pv_err *err);
 
+/* Finds the layers' directories that will hold nothing but originals: PV_ITEM_GROUPED. */
+void pv_build_groups(struct pv_engine *e, const struct pv_changes *changes);
+
 /* Makes the counterparts that are copies and notes what they became. */
 int pv_build_copies(struct pv_engine *e, struct pv_err *err);
 /* Removes them again. */

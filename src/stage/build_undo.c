@@ -125,6 +125,7 @@ static int turn(struct inverse *v, const struct pv_item *was, struct pv_err *err
         it->root = was->root;
         it->layer = was->layer;
         it->slot = was->slot;
+        it->flags |= was->flags & PV_ITEM_GROUPED;
         if (v->tree && v->tree_root == was->root && is_below(was->path, v->tree)) {
                 turn_within(v, was, it);
                 if (v->tree_out)

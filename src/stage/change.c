@@ -67,15 +67,15 @@ static bool has_same_bytes(struct computing *c, const struct pv_scan_entry *e)
                 return false;
         if (!c->buf)
                 c->buf = pv_calloc(2, COMPARE_BUF);
-        for (off_t at = 0;;) {
-                ssize_t n = read_full(a, c->buf, COMPARE_BUF, at);
-                ssize_t m = read_full(b, c->buf + COMPARE_BUF, COMPARE_BUF, at);
-                if (n < 0 || n != m || memcmp(c->buf, c->buf + COMPARE_BUF, (size_t)n) != 0)
+        for (uint64_t at = 0; at < e->now.size;) { /* both have this size: no read beyond it to see the end */
+                size_t want = e->now.size - at < COMPARE_BUF ? (size_t)(e->now.size - at) : COMPARE_BUF;
+                if (read_full(a, c->buf, want, (off_t)at) != (ssize_t)want ||
+                    read_full(b, c->buf + COMPARE_BUF, want, (off_t)at) != (ssize_t)want ||
+                    memcmp(c->buf, c->buf + COMPARE_BUF, want) != 0)
                         return false;
-                if (n < COMPARE_BUF)
-                        return true;
-                at += n;
+                at += want;
         }
+        return true;
 }
 
 static bool has_same_content(struct computing *c, const struct pv_scan_entry *e, const struct pv_facts *pre)

@@ -83,14 +83,29 @@ int pv_place_layer(struct pv_engine *e, uint32_t root, uint32_t layer, const cha
         return out->dirfd < 0 ? -1 : 0;
 }
 
-int pv_place_slot(struct pv_engine *e, const struct pv_item *it, struct pv_place *out)
+static int place_in_slots(struct pv_engine *e, struct pv_place *out)
 {
-        (void)snprintf(out->buf, sizeof out->buf, "%x", it->slot);
         out->name = out->buf;
         out->dirfd = e->slots.fd;
         if (out->dirfd < 0)
                 errno = ENOENT;
         return out->dirfd < 0 ? -1 : 0;
+}
+
+int pv_place_slot(struct pv_engine *e, const struct pv_item *it, struct pv_place *out)
+{
+        const char *slash = strrchr(it->path, '/');
+        if (it->flags & PV_ITEM_GROUPED)
+                (void)snprintf(out->buf, sizeof out->buf, "%x.d/%s", it->slot, slash ? slash + 1 : it->path);
+        else
+                (void)snprintf(out->buf, sizeof out->buf, "%x", it->slot);
+        return place_in_slots(e, out);
+}
+
+int pv_place_group(struct pv_engine *e, const struct pv_item *it, struct pv_place *out)
+{
+        (void)snprintf(out->buf, sizeof out->buf, "%x.d", it->slot);
+        return place_in_slots(e, out);
 }
 
 int pv_place_counterpart(struct pv_engine *e, const struct pv_item *it, struct pv_place *out)

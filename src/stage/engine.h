@@ -6,6 +6,7 @@
 #ifndef PV_STAGE_ENGINE_H
 #define PV_STAGE_ENGINE_H
 
+#include <limits.h>
 #include "stage/batch.h"
 #include "stage/ident.h"
 #include "stage/layers.h"
@@ -21,6 +22,7 @@ struct pv_engine {
         unsigned n_layers;              /* 0 is the oldest, the last one the top */
         bool *shared;                   /* [layer]: must stay as it is: another stage's, or the job runs on it */
         bool by_root;                   /* no permission bits stand in the way */
+        bool recovering;                /* what was moved was moved by a process that is gone */
         bool bump_known, bump;          /* does an exchange leave the ctime of what goes in? */
 };
 int pv_engine_init(struct pv_engine *e, struct pv_stage *s, struct pv_plan_list *plan, struct pv_apply_result *result,
@@ -36,13 +38,15 @@ void pv_engine_reset_walks(struct pv_engine *e);
 struct pv_place {
         int dirfd;
         const char *name;
-        char buf[64];
+        char buf[NAME_MAX + 80];
 };
 #define PV_BESIDE_PREFIX ".pvisor-"
 /* -1 with errno. */
 int pv_place_target(struct pv_engine *e, const struct pv_item *it, struct pv_place *out);
 int pv_place_layer(struct pv_engine *e, uint32_t root, uint32_t layer, const char *path, struct pv_place *out);
 int pv_place_slot(struct pv_engine *e, const struct pv_item *it, struct pv_place *out);
+/* The directory of the slots of a GROUPED item. */
+int pv_place_group(struct pv_engine *e, const struct pv_item *it, struct pv_place *out);
 int pv_place_counterpart(struct pv_engine *e, const struct pv_item *it, struct pv_place *out);
 
 /* Renames, or what stands for them where there is no RENAME_EXCHANGE. -1 with errno. */

@@ -72,11 +72,17 @@ bool pv_item_is_out(const struct pv_item *it, const struct pv_ident *have)
         return pv_ident_same(&it->out, have, it->flags & PV_ITEM_OPEN_OUT ? PV_IDENT_ANY_ACCESS : PV_IDENT_EXACT);
 }
 
-bool pv_ident_has_writer(int dirfd, const char *name)
+int pv_ident_read_unwritten(int dirfd, const char *name, struct pv_ident *out, bool *has_writer)
 {
+        struct stat st;
+        *has_writer = false;
         pv_auto_fd fd = openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-        if (fd < 0)
-                return false;
+        if (fd < 0) /* one that its owner may not read, or no file any more */
+                return pv_ident_read(dirfd, name, out, NULL);
         /* Closing the only descriptor of this open gives the lease back. */
-        return fcntl(fd, F_SETLEASE, F_RDLCK) < 0 && (errno == EAGAIN || errno == EBUSY);
+        *has_writer = fcntl(fd, F_SETLEASE, F_RDLCK) < 0 && (errno == EAGAIN || errno == EBUSY);
+        if (fstat(fd, &st) < 0)
+                return -1;
+        *out = pv_ident_of(&st);
+        return 0;
 }

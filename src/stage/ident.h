@@ -23,10 +23,11 @@ bool pv_item_is_in(const struct pv_plan_list *p, const struct pv_item *it, const
 bool pv_item_is_out(const struct pv_item *it, const struct pv_ident *have);
 
 /*
- * Asks the kernel (fcntl(2), F_SETLEASE with F_RDLCK) whether a regular file is open for writing or mapped shared and
- * writable by anybody. Where a lease may not be asked for (another's file, no CAP_LEASE, a filesystem without leases)
- * the answer is no. SIGIO must be ignored by the caller: whoever opens the file meanwhile makes the kernel send it.
+ * Opens a regular file and asks the kernel (fcntl(2), F_SETLEASE with F_RDLCK) whether it is open for writing or mapped
+ * shared and writable by anybody; then reads what it is, so that whoever wrote and closed before is seen by that.
+ * Where a lease may not be asked for (another's file, no CAP_LEASE, a filesystem without leases) nobody is taken to
+ * write. SIGIO must be ignored by the caller: whoever opens the file meanwhile makes the kernel send it. -1 with errno.
  */
-bool pv_ident_has_writer(int dirfd, const char *name);
+int pv_ident_read_unwritten(int dirfd, const char *name, struct pv_ident *out, bool *has_writer);
 
 #endif

@@ -24,6 +24,8 @@ static int move_to_slot(struct pv_engine *e, const struct pv_item *it, const str
         if (open_up && fchmodat(from->dirfd, from->name, (it->out.mode & 07777) | S_IRWXU, 0) < 0)
                 return keep_failed(it, err);
         int r = renameat2(from->dirfd, from->name, slot.dirfd, slot.name, RENAME_NOREPLACE);
+        if (r < 0 && errno == ENOENT && it->flags & PV_ITEM_GROUPED)
+                return 0; /* came with its directory */
         if (r < 0 && errno == EEXIST) {
                 (void)snprintf(slot.buf, sizeof slot.buf, "%x.host", it->slot);
                 r = renameat2(from->dirfd, from->name, slot.dirfd, slot.name, RENAME_NOREPLACE);
@@ -50,7 +52,7 @@ static int link_in_slots(struct pv_engine *e, const struct pv_item *it, const st
 static int copy_to_slot(struct pv_engine *e, const struct pv_item *it, const struct pv_place *from, struct pv_err *err)
 {
         struct pv_place slot;
-        char part[80];
+        char part[NAME_MAX + 90];
         struct pv_ident there;
         if (pv_place_slot(e, it, &slot) < 0 || pv_ident_read(slot.dirfd, slot.name, &there, NULL) < 0)
                 return keep_failed(it, err);
@@ -68,6 +70,39 @@ static int copy_to_slot(struct pv_engine *e, const struct pv_item *it, const str
         return 0;
 }
 
+/*
+ * A layer's directory that holds nothing but originals now moves as a whole: one rename instead of one a file. Where
+ * it cannot (another's directory above), its slots get a new directory and the originals move one by one.
+ */
+static int keep_group(struct pv_engine *e, const struct pv_item *it, bool whole, struct pv_err *err)
+{
+        struct pv_place group, dir;
+        struct pv_ident there;
+        const char *slash = strrchr(it->path, '/');
+        pv_auto_free char *path = pv_strndup(it->path, slash ? (size_t)(slash - it->path) : 0);
+        if (pv_place_group(e, it, &group) < 0 || pv_ident_read(group.dirfd, group.name, &there, NULL) < 0)
+                return keep_failed(it, err);
+        if (there.mode != 0)
+                return 0;
+        if (whole && pv_place_layer(e, it->root, it->layer, path, &dir) == 0 &&
+            renameat2(dir.dirfd, dir.name, group.dirfd, group.name, RENAME_NOREPLACE) == 0) {
+                pv_walk_reset(&e->layer[it->root][it->layer]);
+                return 0;
+        }
+        return mkdirat(group.dirfd, group.name, 0700) < 0 ? keep_failed(it, err) : 0;
+}
+
+static int keep_groups(struct pv_engine *e, struct pv_err *err)
+{
+        bool whole = !(e->plan->marks & PV_MARK_PARTLY);
+        for (size_t i = 0; i < e->plan->n; i++) {
+                const struct pv_item *it = &e->plan->item[i];
+                if (it->flags & PV_ITEM_GROUPED && it->slot == i && keep_group(e, it, whole, err) < 0)
+                        return -1;
+        }
+        return 0;
+}
+
 static int keep_original(struct pv_engine *e, const struct pv_item *it, struct pv_err *err)
 {
         struct pv_place at;
@@ -76,6 +111,9 @@ static int keep_original(struct pv_engine *e, const struct pv_item *it, struct p
                 return 0;
         if (pv_place_counterpart(e, it, &at) < 0)
                 return errno == ENOENT || errno == ENOTDIR ? 0 : keep_failed(it, err);
+        /* Published by this process: what lies in the layer is what came out. After a crash it is looked at. */
+        if (it->at == PV_AT_LAYER && it->op == PV_OP_EXCHANGE && it->state == PV_ITEM_DONE && !e->recovering)
+                return move_to_slot(e, it, &at, err);
         if (pv_ident_read(at.dirfd, at.name, &there, NULL) < 0)
                 return keep_failed(it, err);
         if (there.mode == 0 || pv_item_is_in(e->plan, it, &there))
@@ -153,6 +191,8 @@ int pv_settle_apply(struct pv_engine *e, const struct pv_changes *changes, const
         if (p->marks & PV_MARK_PARTLY)
                 keep_what_is_within(p);
         if (pv_access_open(e, PV_ACCESS_LAYERS, err) < 0)
+                return -1;
+        if (keep_groups(e, err) < 0)
                 return -1;
         for (size_t i = 0; i < p->n; i++)
                 if (counts(p, i) && keep_original(e, &p->item[i], err) < 0)

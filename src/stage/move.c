@@ -17,14 +17,14 @@ static bool is_weak(const struct pv_engine *e, const struct pv_item *it)
 }
 
 /* The name that keeps the original while the new one is renamed over it. */
-static void aside_name(const struct pv_place *beside, char out[80])
+static void aside_name(const struct pv_place *beside, char out[NAME_MAX + 82])
 {
-        (void)snprintf(out, 80, "%s~", beside->name);
+        (void)snprintf(out, NAME_MAX + 82, "%s~", beside->name);
 }
 
 static int swap_by_hand(const struct pv_place *beside, const struct pv_place *target)
 {
-        char aside[80];
+        char aside[NAME_MAX + 82];
         aside_name(beside, aside);
         if (linkat(target->dirfd, target->name, beside->dirfd, aside, 0) < 0) {
                 if (errno != EPERM && errno != EMLINK && errno != EOPNOTSUPP)
@@ -48,7 +48,7 @@ static int swap_by_hand(const struct pv_place *beside, const struct pv_place *ta
 int pv_move_mend(struct pv_engine *e, const struct pv_item *it, const struct pv_place *beside,
                  const struct pv_place *target)
 {
-        char aside[80];
+        char aside[NAME_MAX + 82];
         struct pv_ident kept, new, old;
         if (!is_weak(e, it) || it->op != PV_OP_EXCHANGE)
                 return 0;

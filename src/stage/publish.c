@@ -80,12 +80,12 @@ bool pv_publish_verify(struct pv_engine *e, size_t i, size_t *culprit, const cha
                 return true;
         if (pv_place_counterpart(e, it, &at) < 0)
                 return false;
-        /* First the writers, then the look: whoever wrote and closed before is seen by the second. */
-        if (S_ISREG(it->out.mode) && pv_ident_has_writer(at.dirfd, at.name)) {
+        bool writer = false;
+        int r = S_ISREG(it->out.mode) ? pv_ident_read_unwritten(at.dirfd, at.name, &have, &writer)
+                                      : pv_ident_read(at.dirfd, at.name, &have, NULL);
+        if (writer)
                 *why = "open for writing on the host";
-                return false;
-        }
-        if (pv_ident_read(at.dirfd, at.name, &have, NULL) < 0 || !pv_item_is_out(it, &have))
+        if (writer || r < 0 || !pv_item_is_out(it, &have))
                 return false;
         if (S_ISDIR(it->out.mode))
                 return pv_tree_is_exact(e, i, &at, culprit, why);

@@ -148,6 +148,7 @@ static int recover_locked(struct pv_stage *s, const char **did, struct pv_err *e
                 r = pv_err_set(err, PV_ERR_INPUT, 0, "the journal is not of this stage");
         if (r == 0)
                 r = pv_engine_init(&e, s, &plan, &result, err);
+        e.recovering = true;
         /* The slots may not have been made yet, or be gone already. */
         struct pv_err ignored;
         if (r == 0 && plan.head.kind != 0 && pv_engine_open_slots(&e, false, &ignored) < 0 &&

@@ -128,14 +128,35 @@ static int keep_record(struct pv_engine *e, struct pv_err *err)
         return 0;
 }
 
-/* After an undo that went beside the target the slots hold copies of what the target has again. */
+/* A directory of slots from a layer: its whiteouts go, and it with them, unless something was left in it. */
+static void remove_group(int slots, const char *name)
+{
+        int fd = openat(slots, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        pv_auto_dir d = fd >= 0 ? fdopendir(fd) : NULL;
+        if (!d && fd >= 0)
+                (void)close(fd);
+        for (struct dirent *e; d && (e = readdir(d));) {
+                struct stat st;
+                if (fstatat(fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISCHR(st.st_mode) && st.st_rdev == 0)
+                        (void)unlinkat(fd, e->d_name, 0);
+        }
+        (void)unlinkat(slots, name, AT_REMOVEDIR);
+}
+
+/*
+ * After an undo the slots are empty, but for copies of what the target has again (a batch that went beside it), and
+ * the directories that came from layers.
+ */
 static int empty_slots(struct pv_engine *e, struct pv_err *err)
 {
         for (size_t i = 0; i < e->plan->n; i++) {
+                const struct pv_item *it = &e->plan->item[i];
                 struct pv_place at;
-                if (e->plan->item[i].flags & PV_ITEM_COPY && pv_place_slot(e, &e->plan->item[i], &at) == 0 &&
+                if (it->flags & PV_ITEM_COPY && pv_place_slot(e, it, &at) == 0 &&
                     pv_path_remove_tree(at.dirfd, at.name, err) < 0)
                         return -1;
+                if (it->flags & PV_ITEM_GROUPED && it->slot == i && pv_place_group(e, it, &at) == 0)
+                        remove_group(at.dirfd, at.name);
         }
         return 0;
 }

@@ -54,13 +54,11 @@ static size_t *count_children(const struct pv_plan_list *p, size_t i, size_t end
 static bool entry_is_exact(struct pv_engine *e, const struct pv_item *it, const struct pv_place *at, const char **why)
 {
         struct pv_ident have;
-        bool old = it->flags & PV_ITEM_OLD_TREE;
-        if (old && S_ISREG(it->out.mode) && pv_ident_has_writer(at->dirfd, at->name)) {
-                *why = "open for writing on the host";
-                return false;
-        }
-        if (pv_ident_read(at->dirfd, at->name, &have, NULL) < 0 || have.mode == 0) {
-                *why = "removed on the host meanwhile";
+        bool old = it->flags & PV_ITEM_OLD_TREE, writer = false;
+        int r = old && S_ISREG(it->out.mode) ? pv_ident_read_unwritten(at->dirfd, at->name, &have, &writer)
+                                             : pv_ident_read(at->dirfd, at->name, &have, NULL);
+        if (writer || r < 0 || have.mode == 0) {
+                *why = writer ? "open for writing on the host" : "removed on the host meanwhile";
                 return false;
         }
         *why = "changed on the host meanwhile";
