@@ -69,6 +69,18 @@ static bool may_be_hook(const struct pv_path_change *c)
         return S_ISLNK(c->new_mode) || (S_ISREG(c->new_mode) && (c->new_mode & 0111));
 }
 
+/* Without a `.git` at its top, neither before nor now, the view holds no repository: nobody needs to be asked. */
+static bool may_be_repository(struct pv_stage *s, const struct pv_verdicts *v)
+{
+        struct stat st;
+        if (fstatat(pv_stage_target(s, 0).fd, ".git", &st, AT_SYMLINK_NOFOLLOW) == 0)
+                return true;
+        for (size_t i = 0; i < v->n; i++)
+                if (v->change[i].root == 0 && pv_streq(v->change[i].path, ".git"))
+                        return true;
+        return false;
+}
+
 /* Where hooks are is asked only when a change could be one; of the host only when the two sides may disagree. */
 static void ask_git(struct pv_verdicts *v, const struct pv_git_runner *view, const struct pv_git_runner *base)
 {
@@ -108,7 +120,8 @@ int pv_verdicts_make(struct pv_stage *s, const struct pv_changes *changes, const
         }
         struct pv_classify_context context = { .read = read_content, .ctx = &reader };
         pv_classify(v.change, v.n, &context, v.item);
-        ask_git(&v, view, base);
+        if (may_be_repository(s, &v))
+                ask_git(&v, view, base);
         if (v.hooks_paths.n) {
                 context.hooks_paths = &v.hooks_paths;
                 pv_classify(v.change, v.n, &context, v.item);
