@@ -2,11 +2,10 @@
 """Damaged job directories and stages, newer versions, truncated files: each is named precisely and hides nothing."""
 import json
 import os
-import shutil
 
 import pytest
 
-from lib import jobs
+from lib import jobs, tree
 
 EVERY_JOB_COMMAND = (["status"], ["review"], ["apply", "--all"], ["undo"], ["drop"], ["checkpoint"],
                      ["inspect", "--", "true"], ["fork", "--", "true"], ["logs"])
@@ -105,7 +104,7 @@ def test_foreign_things_in_the_store(pvisor, workspace, environment, job):
 
 
 def test_missing_stage(pvisor, workspace, job):
-    shutil.rmtree(job / "stage")
+    tree.remove(job / "stage")
     for command in (["apply", "--all"], ["undo"], ["checkpoint"], ["inspect", "--", "true"]):
         assert_clean_failure(pvisor(*command, cwd=workspace, code=None))
 

@@ -8,6 +8,20 @@
 #define PATHS_SHOWN 12
 #define REPOS_SHOWN 4
 
+/* What lies below a deleted or replaced directory goes without saying. */
+static bool is_told(const struct pv_decision *d, size_t i)
+{
+        return !(d->changes->item[i].flags & PV_CHANGE_IMPLIED);
+}
+
+static size_t count_taken(const struct pv_decision *d)
+{
+        size_t n = 0;
+        for (size_t i = 0; i < d->changes->n; i++)
+                n += d->selected[i] && is_told(d, i);
+        return n;
+}
+
 /* "3 added, 2 modified, 1 deleted" of what was selected. */
 static void put_kinds(struct pv_str *b, const struct pv_decision *d)
 {
@@ -20,7 +34,7 @@ static void put_kinds(struct pv_str *b, const struct pv_decision *d)
         };
         size_t count[sizeof name / sizeof *name] = { 0 }, shown = 0;
         for (size_t i = 0; i < d->changes->n; i++)
-                count[d->changes->item[i].kind] += d->selected[i];
+                count[d->changes->item[i].kind] += d->selected[i] && is_told(d, i);
         for (size_t k = 0; k < sizeof name / sizeof *name; k++)
                 if (count[k])
                         pv_str_putf(b, "%s%zu %s", shown++ ? ", " : "", count[k], name[k]);
@@ -34,7 +48,7 @@ static void put_taken(struct pv_str *b, const struct pv_decision *d, const struc
                 return;
         }
         pv_str_put(b, dry_run ? "would apply " : "applied ");
-        pv_cmd_put_count(b, d->n_selected, "change", "changes");
+        pv_cmd_put_count(b, count_taken(d), "change", "changes");
         pv_str_put(b, " to ");
         pv_str_put_safe(b, d->job->workspace);
         pv_str_put(b, ": ");
@@ -84,24 +98,30 @@ static void put_left_paths(struct pv_str *b, const struct pv_decision *d, enum p
                 pv_str_putf(b, "    ... and %zu more\n", n - shown);
 }
 
+static void put_fold(struct pv_str *b, const struct pv_fold *fold)
+{
+        pv_str_put(b, "    ");
+        pv_str_put_safe_n(b, fold->path, fold->len);
+        pv_str_put(b, "  ");
+        pv_cmd_put_count(b, fold->n, "path", "paths");
+        pv_str_put(b, ", ");
+        pv_str_put_size(b, fold->size);
+        pv_str_putc(b, '\n');
+}
+
 /* One line a top directory. */
 static void put_left_ignored(struct pv_str *b, const struct pv_decision *d)
 {
         pv_auto_free struct pv_fold *folds = NULL;
-        size_t n = 0;
+        size_t n = 0, paths = 0;
         if (count_left(d, PV_LEFT_IGNORED) == 0)
                 return;
-        pv_str_putf(b, "  %zu %s\n", count_left(d, PV_LEFT_IGNORED), pv_left_text(PV_LEFT_IGNORED));
         pv_fold_ignored(d->verdicts.change, d->verdicts.item, d->verdicts.n, &folds, &n);
-        for (size_t i = 0; i < n && i < PATHS_SHOWN; i++) {
-                pv_str_put(b, "    ");
-                pv_str_put_safe_n(b, folds[i].path, folds[i].len);
-                pv_str_put(b, "  ");
-                pv_cmd_put_count(b, folds[i].n, "path", "paths");
-                pv_str_put(b, ", ");
-                pv_str_put_size(b, folds[i].size);
-                pv_str_putc(b, '\n');
-        }
+        for (size_t i = 0; i < n; i++)
+                paths += folds[i].n;
+        pv_str_putf(b, "  %zu %s\n", paths, pv_left_text(PV_LEFT_IGNORED));
+        for (size_t i = 0; i < n && i < PATHS_SHOWN; i++)
+                put_fold(b, &folds[i]);
         if (n > PATHS_SHOWN)
                 pv_str_putf(b, "    ... and %zu more directories\n", n - PATHS_SHOWN);
 }

@@ -19,19 +19,6 @@ static const struct pv_opt options[] = {
         { .name = NULL },
 };
 
-/* What a person calls it. */
-static const char *const titles[] = {
-        [PV_DIM_WORKSPACE_WRITES] = "workspace writes",
-        [PV_DIM_HOST_WRITES] = "host writes",
-        [PV_DIM_READS] = "reads",
-        [PV_DIM_SENSITIVE_PATHS] = "sensitive paths",
-        [PV_DIM_NETWORK] = "network",
-        [PV_DIM_CREDENTIALS] = "credentials",
-        [PV_DIM_SUBPROCESSES] = "subprocesses",
-        [PV_DIM_RESOURCES] = "resources",
-};
-_Static_assert(sizeof titles / sizeof *titles == PV_DIMENSIONS, "a title for each dimension");
-
 /* "projected-root, landlock": the installed controls of a dimension; then those that are not. */
 static void put_controls(struct pv_str *b, const struct pv_observations *all, enum pv_dimension d, bool installed,
                          const char *before)
@@ -53,7 +40,7 @@ static void put_dimension(struct pv_str *b, const struct pv_observations *all, e
         pv_str_putf(&detail, "%s", level ? level : "not known");
         put_controls(&detail, all, d, true, ": ");
         put_controls(&detail, all, d, false, "; not here: ");
-        pv_str_putf(b, "%-*s", INDENT, titles[d]);
+        pv_str_putf(b, "%-*s", INDENT, pv_cmd_dimension_title(d));
         pv_help_wrap(b, detail.s, INDENT, INDENT, WIDTH);
         pv_str_putc(b, '\n');
 }

@@ -40,16 +40,23 @@ static bool is_whole(const struct drop_options *o)
         return o->path.n == 0 && o->include.n == 0 && o->exclude.n == 0;
 }
 
-static int report(const struct pv_job *job, const struct drop_options *o, size_t n, long long left, struct pv_err *err)
+/* What was dropped, as a program and as a person counts it. */
+struct dropped {
+        size_t all;
+        struct pv_tally tally;
+        long long left;
+};
+
+static int report(const struct pv_job *job, const struct drop_options *o, const struct dropped *d, struct pv_err *err)
 {
         if (o->json)
                 return pv_cmd_print_json(json_pack("{s:s, s:b, s:I, s:I}", "job", job->id, "dry_run", o->dry_run,
-                                                   "dropped", (json_int_t)n, "left", (json_int_t)left),
+                                                   "dropped", (json_int_t)d->all, "left", (json_int_t)d->left),
                                          err);
         pv_auto_str text = { 0 };
-        pv_cmd_put_count(&text, n, "change", "changes");
-        pv_log_note("%s %s of %s%s", o->dry_run ? "would drop" : "dropped", text.s, job->id,
-                    left ? "" : ": nothing is left staged");
+        pv_cmd_put_count(&text, d->tally.paths, "change", "changes");
+        pv_log_note("%s %s of %s%s%s", o->dry_run ? "would drop" : "dropped", text.s, job->id,
+                    d->tally.git ? ", git's state too" : "", d->left ? "" : ": nothing is left staged");
         return 0;
 }
 
@@ -91,8 +98,10 @@ static int drop_whole(const struct drop_options *o, const struct pv_args *args, 
         if (pv_cmd_job(args, &job, err) < 0 || pv_cmd_stage_take(job, "drop", &s, err) < 0 ||
             pv_changes_compute(s, &changes, err) < 0)
                 return -1;
+        struct dropped d = { .all = changes->n };
+        pv_cmd_tally(s, changes, &d.tally);
         if (o->dry_run)
-                return report(job, o, changes->n, 0, err);
+                return report(job, o, &d, err);
         if (empty(s, changes, err) < 0)
                 return -1;
         job->dropped = true;
@@ -100,7 +109,18 @@ static int drop_whole(const struct drop_options *o, const struct pv_args *args, 
         pv_job_event(job, "dropped", json_pack("{s:I, s:b}", "paths", (json_int_t)changes->n, "whole", 1));
         if (pv_job_save_decisions(job, err) < 0)
                 return -1;
-        return report(job, o, changes->n, 0, err);
+        return report(job, o, &d, err);
+}
+
+/* The selected ones alone, for counting; what they point to stays the decision's. */
+static void count_selected(const struct pv_decision *d, struct pv_tally *out)
+{
+        struct pv_changes some = { .item = pv_calloc(d->n_selected + 1, sizeof *some.item) };
+        for (size_t i = 0; i < d->changes->n; i++)
+                if (d->selected[i])
+                        some.item[some.n++] = d->changes->item[i];
+        pv_cmd_tally(d->stage, &some, out);
+        free(some.item);
 }
 
 static int drop_part(const struct drop_options *o, const struct pv_args *args, struct pv_err *err)
@@ -111,15 +131,16 @@ static int drop_part(const struct drop_options *o, const struct pv_args *args, s
         what.all = o->path.n == 0 && o->include.n == 0;
         if (pv_decision_open(args, "drop", &d, err) < 0 || pv_decision_select(&d, "drop", &what, err) < 0)
                 return -1;
-        long long left = (long long)(d.changes->n - d.n_selected);
+        struct dropped gone = { .all = d.n_selected, .left = (long long)(d.changes->n - d.n_selected) };
+        count_selected(&d, &gone.tally);
         if (o->dry_run || d.n_selected == 0)
-                return report(d.job, o, d.n_selected, left, err);
+                return report(d.job, o, &gone, err);
         if (pv_drop_changes(d.stage, d.changes, d.selected, err) < 0)
                 return -1;
-        d.job->dropped = left == 0;
+        d.job->dropped = gone.left == 0;
         pv_decision_note_left(&d);
         pv_job_event(d.job, "dropped", json_pack("{s:I, s:b}", "paths", (json_int_t)d.n_selected, "whole", 0));
-        return report(d.job, o, d.n_selected, left, err);
+        return report(d.job, o, &gone, err);
 }
 
 static int run(const void *opts, const struct pv_args *args, struct pv_err *err)

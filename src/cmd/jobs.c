@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cmd/jobs.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -80,12 +81,24 @@ int pv_cmd_stage_take(const struct pv_job *job, const char *verb, struct pv_stag
         return 0;
 }
 
+void pv_cmd_tally(const struct pv_stage *stage, const struct pv_changes *changes, struct pv_tally *out)
+{
+        size_t n_roots = pv_stage_n_roots(stage);
+        pv_auto_free struct pv_root *roots = pv_calloc(n_roots + 1, sizeof *roots);
+        for (size_t i = 0; i < n_roots; i++)
+                roots[i] = *pv_stage_root(stage, i); /* what they point to stays the stage's */
+        pv_tally_changes(roots, n_roots, changes, out);
+}
+
 int pv_cmd_recount(struct pv_job *job, struct pv_stage *stage, struct pv_err *err)
 {
+        struct pv_tally tally;
         pv_auto_changes changes = NULL;
         if (pv_changes_compute(stage, &changes, err) < 0)
                 return -1;
-        job->changes = job->pending = (long long)changes->n;
+        pv_cmd_tally(stage, changes, &tally);
+        job->changes = (long long)changes->n;
+        job->pending = (long long)tally.paths;
         return pv_job_save_decisions(job, err);
 }
 
@@ -165,6 +178,22 @@ void pv_cmd_put_argv(struct pv_str *b, const json_t *argv)
         }
 }
 
+const char *pv_cmd_dimension_title(enum pv_dimension d)
+{
+        static const char *const titles[] = {
+                [PV_DIM_WORKSPACE_WRITES] = "workspace writes",
+                [PV_DIM_HOST_WRITES] = "host writes",
+                [PV_DIM_READS] = "reads",
+                [PV_DIM_SENSITIVE_PATHS] = "sensitive paths",
+                [PV_DIM_NETWORK] = "network",
+                [PV_DIM_CREDENTIALS] = "credentials",
+                [PV_DIM_SUBPROCESSES] = "subprocesses",
+                [PV_DIM_RESOURCES] = "resources",
+        };
+        static_assert(sizeof titles / sizeof *titles == PV_DIMENSIONS, "a title for each dimension");
+        return titles[d];
+}
+
 json_t *pv_cmd_time(const struct timespec *t)
 {
         char text[PV_CLOCK_TEXT];
@@ -182,14 +211,14 @@ static json_t *count_json(long long n)
 json_t *pv_cmd_job_json(const struct pv_job *job)
 {
         json_t *argv = json_object_get(json_object_get(job->request, "plan"), "argv");
-        return json_pack("{s:s, s:s?, s:o, s:o, s:s, s:s?, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:o, s:s?, s:o}", "id",
-                         job->id, "name", job->name, "workspace", pv_json_bytes(job->workspace), "argv",
+        return json_pack("{s:s, s:s?, s:o, s:o, s:s, s:s?, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:o, s:s?, s:o}",
+                         "id", job->id, "name", job->name, "workspace", pv_json_bytes(job->workspace), "argv",
                          argv ? json_incref(argv) : json_null(), "state", pv_job_state_name(job->state), "end",
                          job->end, "exit_code", count_json(job->exit_code), "failure", pv_json_bytes(job->failure),
                          "started_at", pv_cmd_time(&job->started), "ended_at", pv_cmd_time(&job->ended), "changes",
-                         count_json(job->changes), "applied", count_json(job->applied), "dropped", job->dropped,
-                         "stage", pv_json_bytes(job->stage_dir), "parent", job->parent, "directory",
-                         pv_json_bytes(job->dir));
+                         count_json(job->changes), "pending", count_json(job->pending), "applied",
+                         count_json(job->applied), "dropped", job->dropped, "stage", pv_json_bytes(job->stage_dir),
+                         "parent", job->parent, "directory", pv_json_bytes(job->dir));
 }
 
 json_t *pv_cmd_conflicts_json(const struct pv_stage *s, const struct pv_apply_result *r)

@@ -6,6 +6,7 @@
 #include <jansson.h>
 #include "cmd/command.h"
 #include "job/store.h"
+#include "job/tally.h"
 #include "stage/apply.h"
 #include "stage/stage.h"
 
@@ -24,6 +25,8 @@ int pv_cmd_stage_take(const struct pv_job *job, const char *verb, struct pv_stag
 /* Opens it for looking. */
 int pv_cmd_stage_look(const struct pv_job *job, struct pv_stage **out, struct pv_err *err);
 
+/* The changes as a person counts them. */
+void pv_cmd_tally(const struct pv_stage *stage, const struct pv_changes *changes, struct pv_tally *out);
 /* Counts what is staged into job->changes, notes it and the end of a lost job in the store. */
 int pv_cmd_recount(struct pv_job *job, struct pv_stage *stage, struct pv_err *err);
 
@@ -37,6 +40,8 @@ void pv_cmd_put_count(struct pv_str *b, size_t n, const char *one, const char *m
 void pv_cmd_put_age(struct pv_str *b, const struct timespec *then);
 /* argv as a shell would take it, safe for a terminal. */
 void pv_cmd_put_argv(struct pv_str *b, const json_t *argv);
+/* What a person calls a dimension: "workspace writes". */
+const char *pv_cmd_dimension_title(enum pv_dimension d);
 /* RFC 3339, or null. */
 json_t *pv_cmd_time(const struct timespec *t);
 /* What list and status tell of a job. */

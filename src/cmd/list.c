@@ -87,12 +87,12 @@ static void put_changes(struct pv_str *b, const struct pv_job *job)
                 (void)snprintf(text, sizeof text, "-");
         else if (job->dropped)
                 (void)snprintf(text, sizeof text, "dropped");
-        else if (job->changes < 0)
+        else if (job->pending < 0)
                 (void)snprintf(text, sizeof text, "?");
-        else if (job->changes == 0 && job->applied > 0)
+        else if (job->pending == 0 && job->applied > 0)
                 (void)snprintf(text, sizeof text, "applied");
         else
-                (void)snprintf(text, sizeof text, "%lld", job->changes);
+                (void)snprintf(text, sizeof text, "%lld", job->pending);
         pv_str_putf(b, "%-8s", text);
 }
 

@@ -60,10 +60,10 @@ static void put_changes(struct pv_str *b, const struct pv_job *job)
         pv_str_putf(b, "%-11s ", "changes");
         if (job->dropped)
                 pv_str_put(b, "dropped");
-        else if (job->changes < 0)
+        else if (job->pending < 0)
                 pv_str_put(b, "not counted yet: pvisor review counts them");
         else
-                pv_str_putf(b, "%lld staged", job->changes);
+                pv_str_putf(b, "%lld staged", job->pending);
         if (job->applied)
                 pv_str_putf(b, ", %lld applied", job->applied);
         pv_str_putc(b, '\n');
@@ -81,8 +81,9 @@ static void put_levels(struct pv_str *b, const struct pv_job *job)
         for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
                 size_t shown = 0;
                 for (int d = 0; d < PV_DIMENSIONS; d++) {
-                        const char *dimension = pv_dimension_name((enum pv_dimension)d);
-                        const char *level = json_string_value(json_object_get(levels, dimension));
+                        const char *key = pv_dimension_name((enum pv_dimension)d);
+                        const char *dimension = pv_cmd_dimension_title((enum pv_dimension)d);
+                        const char *level = json_string_value(json_object_get(levels, key));
                         if (!level || !pv_streq(level, names[i]))
                                 continue;
                         if (shown++)

@@ -185,7 +185,8 @@ void pv_job_conclude(struct pv_live_job *live, const struct pv_job_end *end)
         job->state = end->state;
         job->end = end->end;
         job->exit_code = end->exit_code;
-        job->changes = job->pending = end->changes;
+        job->changes = end->changes;
+        job->pending = end->pending;
         job->ended = pv_clock_now();
         if (end->failure) {
                 free(job->failure);

@@ -34,6 +34,7 @@
 #include "boundary/boundary.h"
 #include "job/bundle.h"
 #include "job/run_report.h"
+#include "job/tally.h"
 #include "policy/admit.h"
 #include "stage/apply.h"
 #include "stage/change.h"
@@ -319,6 +320,15 @@ static void compute_changes(struct lifecycle *l, struct pv_changes **out)
         }
 }
 
+static long long count_pending(const struct lifecycle *l, const struct pv_changes *changes)
+{
+        struct pv_tally n;
+        if (!changes)
+                return -1;
+        pv_tally_changes(l->plan->roots, l->plan->n_roots, changes, &n);
+        return (long long)n.paths;
+}
+
 static void write_bundle(const struct lifecycle *l, const struct pv_exit *end, const struct pv_changes *changes,
                          const struct pv_err *failure)
 {
@@ -395,6 +405,7 @@ static void follow(struct lifecycle *l, struct pv_run_end *out)
                 .end = pv_run_end_name(end.end),
                 .exit_code = code,
                 .changes = changes ? (long long)changes->n : -1,
+                .pending = count_pending(l, changes),
         };
         pv_job_conclude(&l->live, &how); /* the bundle tells it, too */
         write_bundle(l, &end, changes, NULL);
@@ -417,7 +428,9 @@ static void give_up(struct lifecycle *l, const struct pv_err *failure)
         int code = pv_run_exit_code(failure);
         ignore_signals();
         remove_scratch(l);
-        const struct pv_job_end how = { .state = PV_JOB_FAILED, .exit_code = code, .changes = -1, .failure = failure };
+        const struct pv_job_end how = {
+                .state = PV_JOB_FAILED, .exit_code = code, .changes = -1, .pending = -1, .failure = failure
+        };
         if (l->live.job) {
                 pv_job_conclude(&l->live, &how);
                 write_bundle(l, NULL, NULL, failure);

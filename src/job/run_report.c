@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/json.h"
 #include "base/log.h"
+#include "job/tally.h"
 
 const char *pv_run_end_name(enum pv_end end)
 {
@@ -16,35 +17,10 @@ const char *pv_run_end_name(enum pv_end end)
         return names[end];
 }
 
-/* Paths that a person changed, so to speak: not what lies below a deleted directory, nor git's own files. */
-struct counts {
-        size_t paths;
-        bool git;
-};
-
-static bool is_git_dir(const struct pv_plan *plan, const struct pv_change *c)
-{
-        if (c->root < plan->n_roots && plan->roots[c->root].kind == PV_ROOT_GIT_DIR)
-                return true;
-        return plan->workspace_is_git && c->root == 0 &&
-               (pv_streq(c->path, ".git") || pv_str_has_prefix(c->path, ".git/"));
-}
-
-static struct counts count(const struct pv_plan *plan, const struct pv_changes *changes)
-{
-        struct counts n = { 0 };
-        for (size_t i = 0; i < changes->n; i++) {
-                if (is_git_dir(plan, &changes->item[i]))
-                        n.git = true;
-                else if (!(changes->item[i].flags & PV_CHANGE_IMPLIED))
-                        n.paths++;
-        }
-        return n;
-}
-
 static void say_changes(const struct pv_run_outcome *o)
 {
-        const struct counts n = count(o->plan, o->changes);
+        struct pv_tally n;
+        pv_tally_changes(o->plan->roots, o->plan->n_roots, o->changes, &n);
         if (n.paths == 0 && !n.git) {
                 pv_log_note("%s: no changes", o->job->id);
                 return;
@@ -94,7 +70,8 @@ static json_t *summarise(const struct pv_run_outcome *o)
         json_t *j = json_object();
         json_t *changes = json_null();
         if (o->changes) {
-                const struct counts n = count(o->plan, o->changes);
+                struct pv_tally n;
+                pv_tally_changes(o->plan->roots, o->plan->n_roots, o->changes, &n);
                 changes = json_pack("{s:I, s:b}", "paths", (json_int_t)n.paths, "git", n.git);
         }
         (void)json_object_set_new(j, "id", pv_json_bytes(o->job ? o->job->id : NULL));

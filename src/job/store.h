@@ -62,7 +62,8 @@ struct pv_job {
         const char *end;                /* static: "exited", "signaled", "timeout", "killed"; NULL when not known */
         char *failure;                  /* with FAILED: the reason; or NULL */
         long long changes;              /* paths still staged when last counted; -1 when not known */
-        long long pending;              /* of changes: what a person has yet to decide on; -1 when not known */
+        long long pending;              /* of changes: what a person has yet to decide on, as they count; -1 when not
+                                           known */
         long long applied;              /* paths applied and not undone; 0 when none */
         bool dropped;                   /* its changes were thrown away: nothing is left to apply */
         json_t *request;                /* owned */
@@ -119,7 +120,7 @@ struct pv_job_end {
         enum pv_job_state state;      /* ENDED or FAILED */
         const char *end;              /* "exited", "signaled", "timeout", "killed"; NULL with FAILED */
         int exit_code;                /* what `run` returns */
-        long long changes;            /* -1: not known */
+        long long changes, pending;   /* as in struct pv_job; -1: not known */
         const struct pv_err *failure; /* with FAILED */
 };
 /*

@@ -30,7 +30,9 @@ static void make_ended(const char *workspace, const char *name, int code, char i
 {
         struct pv_err err = PV_ERR_INIT;
         pv_auto_live_job live = make(workspace, name);
-        const struct pv_job_end end = { .state = PV_JOB_ENDED, .end = "exited", .exit_code = code, .changes = 3 };
+        const struct pv_job_end end = {
+                .state = PV_JOB_ENDED, .end = "exited", .exit_code = code, .changes = 3, .pending = 2
+        };
         OK(pv_job_end(&live, &end, &err));
         if (id)
                 strcpy(id, live.job->id);
@@ -152,7 +154,7 @@ static void a_failed_start_keeps_its_reason(void **state)
                 pv_auto_live_job live = make("a", NULL);
                 pv_err_set(&why, PV_ERR_UNSUPPORTED, 0, "network: \xff cannot be enforced");
                 const struct pv_job_end end = {
-                        .state = PV_JOB_FAILED, .exit_code = 5, .changes = -1, .failure = &why
+                        .state = PV_JOB_FAILED, .exit_code = 5, .changes = -1, .pending = -1, .failure = &why
                 };
                 OK(pv_job_end(&live, &end, &err));
         }
