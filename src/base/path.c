@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/path.h"
 
+#include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 #include "base/syscall.h"
 
@@ -129,50 +131,89 @@ static int open_for_removal(int dirfd, const char *name)
         return fd;
 }
 
-static int empty_dir(int fd, struct pv_err *err);
+/*
+ * A tree may be deeper than there are descriptors: what lies further down than this is moved up into the directory
+ * that is being removed, and is met there again.
+ */
+#define REMOVAL_DEPTH 32
 
-static int remove_entry(int dirfd, const char *name, struct pv_err *err)
+struct removal {
+        int top; /* the directory that is being removed */
+        unsigned depth, moved;
+        struct pv_err *err;
+};
+
+static int empty_dir(struct removal *r, int fd);
+
+static int move_up(struct removal *r, int dirfd, const char *name)
+{
+        char up[32];
+        bool opened = false;
+        for (;;) {
+                (void)snprintf(up, sizeof up, ".deep-%u", r->moved++);
+                if (renameat2(dirfd, name, r->top, up, RENAME_NOREPLACE) == 0)
+                        return 0;
+                if (errno == EACCES && !opened && fchmodat(dirfd, name, 0700, 0) == 0)
+                        opened = true; /* moving a directory writes to it */
+                else if (errno != EEXIST)
+                        break;
+        }
+        return pv_err_set(r->err, PV_ERR_SYS, errno, "remove %s", name);
+}
+
+static int remove_entry(struct removal *r, int dirfd, const char *name)
 {
         if (unlinkat(dirfd, name, 0) == 0 || errno == ENOENT)
                 return 0;
         if (errno != EISDIR && errno != EPERM)
-                return pv_err_set(err, PV_ERR_SYS, errno, "remove %s", name);
+                return pv_err_set(r->err, PV_ERR_SYS, errno, "remove %s", name);
         if (unlinkat(dirfd, name, AT_REMOVEDIR) == 0)
                 return 0;
+        if (r->depth > REMOVAL_DEPTH)
+                return move_up(r, dirfd, name);
         pv_auto_fd fd = open_for_removal(dirfd, name);
         if (fd < 0)
-                return pv_err_set(err, PV_ERR_SYS, errno, "remove %s", name);
+                return pv_err_set(r->err, PV_ERR_SYS, errno, "remove %s", name);
         struct stat st;
         if (fstat(fd, &st) == 0 && (st.st_mode & 0700) != 0700)
                 (void)fchmod(fd, 0700); /* the unlink below says why, should this not be allowed */
-        if (empty_dir(pv_fd_steal(&fd), err) < 0)
-                return pv_err_wrap(err, "%s", name);
+        if (r->top < 0)
+                r->top = fd;
+        unsigned before;
+        do { /* what was moved up to here is met in the next pass */
+                before = r->moved;
+                if (empty_dir(r, fd) < 0)
+                        return pv_err_wrap(r->err, "%s", name);
+        } while (r->top == fd && r->moved != before);
         if (unlinkat(dirfd, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
-                return pv_err_set(err, PV_ERR_SYS, errno, "remove %s", name);
+                return pv_err_set(r->err, PV_ERR_SYS, errno, "remove %s", name);
         return 0;
 }
 
-/* Takes fd. */
-static int empty_dir(int fd, struct pv_err *err)
+static int empty_dir(struct removal *r, int fd)
 {
-        pv_auto_dir d = fdopendir(fd);
-        if (!d) {
-                int e = errno;
-                (void)close(fd);
-                return pv_err_set(err, PV_ERR_SYS, e, "read directory");
-        }
+        pv_auto_fd own = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        pv_auto_dir d = own >= 0 ? fdopendir(own) : NULL;
+        if (!d)
+                return pv_err_set(r->err, PV_ERR_SYS, errno, "read directory");
+        (void)pv_fd_steal(&own);
         for (;;) {
                 errno = 0;
                 struct dirent *e = readdir(d);
                 if (!e)
-                        return errno ? pv_err_set(err, PV_ERR_SYS, errno, "read directory") : 0;
-                if (!pv_streq(e->d_name, ".") && !pv_streq(e->d_name, "..") &&
-                    remove_entry(dirfd(d), e->d_name, err) < 0)
+                        return errno ? pv_err_set(r->err, PV_ERR_SYS, errno, "read directory") : 0;
+                if (pv_streq(e->d_name, ".") || pv_streq(e->d_name, ".."))
+                        continue;
+                r->depth++;
+                int result = remove_entry(r, fd, e->d_name);
+                r->depth--;
+                if (result < 0)
                         return -1;
         }
 }
 
 int pv_path_remove_tree(int dirfd, const char *name, struct pv_err *err)
 {
-        return remove_entry(dirfd, name, err);
+        struct removal r = { .top = -1, .err = err };
+        return remove_entry(&r, dirfd, name);
 }

@@ -3,6 +3,7 @@
 #include "base/path.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <string.h>
 
 static int make_root(void **state)
@@ -80,11 +81,35 @@ static void remove_tree_takes_unreadable_directories_and_no_link_target(void **s
         assert_int_equal(pv_path_remove_tree(root.fd, "never-was", &e), 0);
 }
 
+static void remove_tree_copes_with_more_levels_than_descriptors(void **state)
+{
+        struct pv_err e = PV_ERR_INIT;
+        struct rlimit few = { 100, 0 }, old;
+        pv_auto_fd dir = open(*state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+        few.rlim_max = old.rlim_max;
+        for (int i = 0; i < 3000; i++) {
+                assert_int_equal(mkdirat(dir, "deep", 0755), 0);
+                assert_int_equal(mkdirat(dir, ".deep-0", 0555), 0);
+                int next = openat(dir, "deep", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+                assert_true(next >= 0);
+                (void)close(dir);
+                dir = next;
+        }
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+        pv_auto_fd top = open(*state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        int r = pv_path_remove_tree(top, "deep", &e);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+        assert_int_equal(r, 0);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(normalise_and_within),
                 cmocka_unit_test_setup_teardown(links_and_dotdot_do_not_leave_the_root, make_root, remove_root),
+                cmocka_unit_test_setup_teardown(remove_tree_copes_with_more_levels_than_descriptors, make_root,
+                                                remove_root),
                 cmocka_unit_test_setup_teardown(remove_tree_takes_unreadable_directories_and_no_link_target, make_root,
                                                 remove_root),
         };

@@ -67,7 +67,8 @@ struct fixture *fixture_make(const char *script)
 void fixture_free(struct fixture *f)
 {
         struct pv_err err = PV_ERR_INIT;
-        pv_stage_close(f->stage);
+        if (f->stage)
+                pv_stage_close(f->stage);
         must(pv_path_remove_tree(AT_FDCWD, f->dir, &err), &err);
         must(pv_path_remove_tree(AT_FDCWD, f->target_dir, &err), &err);
         free(f->dir);
