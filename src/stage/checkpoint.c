@@ -142,6 +142,21 @@ static int share_preimages(struct pv_stage *child, struct pv_err *err)
         return 0;
 }
 
+/* As many as those preimages are the end of: what the fork stands on is sealed, or was never run. */
+static int find_runs(struct pv_stage *child, struct pv_err *err)
+{
+        for (size_t i = 0; i < child->n_roots; i++) {
+                struct pv_preimage_reader *r = NULL;
+                pv_auto_free char *file = pv_baseline_file(i);
+                if (pv_preimages_open(child->fd.fd, file, &r, err) < 0)
+                        return -1;
+                child->runs = pv_preimages_run(r);
+                pv_preimages_close(r);
+        }
+        child->state = child->runs ? PV_STATE_SEALED : PV_STATE_NEW;
+        return 0;
+}
+
 static int register_fork(const struct pv_stage *child, struct pv_err *err)
 {
         for (size_t k = 0; k + 1 < child->n_layers; k++) /* the highest number of each owner comes last, and stays */
@@ -161,9 +176,8 @@ int pv_stage_fork(struct pv_stage *parent, const char *checkpoint, const char *d
         for (size_t i = 0; i < parent->n_roots; i++)
                 pv_stage_add_root(child, &parent->roots[i].root);
         copy_layers(parent, n, child);
-        child->state = parent->state;
-        if (pv_stage_lay_out(child, dir, err) < 0 || share_preimages(child, err) < 0 || register_fork(child, err) < 0 ||
-            pv_stage_write_state(child, err) < 0)
+        if (pv_stage_lay_out(child, dir, err) < 0 || share_preimages(child, err) < 0 || find_runs(child, err) < 0 ||
+            register_fork(child, err) < 0 || pv_stage_write_state(child, err) < 0)
                 return -1;
         *out = pv_steal(&child);
         return 0;

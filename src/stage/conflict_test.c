@@ -161,7 +161,7 @@ static void test_damaged_preimages_doubt_what_they_lack(void **state)
         struct fixture *f = fixture_make("echo a >a");
         fixture_run_and_seal(f, "echo x >>a; echo n >n", NULL);
         pv_auto_free char *script =
-                pv_strf("printf X | dd of=%s/roots/0/preimages bs=1 seek=60 conv=notrunc 2>/dev/null", f->stage_dir);
+                pv_strf("printf X | dd of=%s/roots/0/preimages bs=1 seek=70 conv=notrunc 2>/dev/null", f->stage_dir);
         fixture_host(f, script);
         pv_auto_free char *changes = fixture_changes(f);
         assert_string_equal(changes, "M a [suspect]\nA n\n");

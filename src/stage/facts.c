@@ -38,8 +38,7 @@ int pv_facts_get(int dirfd, const char *name, struct pv_arena *arena, struct pv_
 {
         struct statx sx;
         struct pv_facts f = { 0 };
-        if (statx(dirfd, name, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH | AT_NO_AUTOMOUNT, STATX_BASIC_STATS,
-                  &sx) < 0) {
+        if (statx(dirfd, name, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH | AT_NO_AUTOMOUNT, STATX_BASIC_STATS, &sx) < 0) {
                 if (errno != ENOENT && errno != ENOTDIR)
                         return -1;
                 *out = f;
@@ -74,8 +73,8 @@ struct xattr_path {
 static const char *proc_path(struct xattr_path *p)
 {
         if (!p->proc)
-                p->proc = *p->name ? pv_strf("/proc/self/fd/%d/%s", p->dirfd, p->name) :
-                                     pv_strf("/proc/self/fd/%d", p->dirfd);
+                p->proc = *p->name ? pv_strf("/proc/self/fd/%d/%s", p->dirfd, p->name)
+                                   : pv_strf("/proc/self/fd/%d", p->dirfd);
         return p->proc;
 }
 
@@ -188,7 +187,7 @@ bool pv_facts_same_metadata(const struct pv_facts *a, const struct pv_facts *b)
 
 bool pv_facts_same_inode_state(const struct pv_facts *a, const struct pv_facts *b)
 {
-        return a->ino == b->ino && a->mode == b->mode && a->uid == b->uid && a->gid == b->gid &&
-               a->size == b->size && a->nlink == b->nlink && a->rdev == b->rdev &&
-               pv_clock_compare(&a->mtime, &b->mtime) == 0 && pv_clock_compare(&a->ctime, &b->ctime) == 0;
+        return a->ino == b->ino && a->mode == b->mode && a->uid == b->uid && a->gid == b->gid && a->size == b->size &&
+               a->nlink == b->nlink && a->rdev == b->rdev && pv_clock_compare(&a->mtime, &b->mtime) == 0 &&
+               pv_clock_compare(&a->ctime, &b->ctime) == 0;
 }

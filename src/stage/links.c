@@ -48,10 +48,22 @@ static struct link *collect(const struct pv_changes *c, size_t *n)
         return out;
 }
 
+/* Numbers the groups by their first paths. */
+static void number_groups(struct pv_changes *c, size_t n_groups)
+{
+        uint64_t next = 1;
+        pv_auto_free uint64_t *number = pv_calloc(n_groups + 1, sizeof *number);
+        for (size_t i = 0; i < c->n; i++) {
+                uint64_t *group = &c->item[i].link_group;
+                if (*group && number[*group] == 0)
+                        number[*group] = next++;
+                *group = number[*group];
+        }
+}
+
 void pv_changes_find_links(struct pv_changes *c)
 {
-        size_t n = 0, kept = 0;
-        uint64_t group = 0;
+        size_t n = 0, kept = 0, group = 0;
         pv_auto_free struct link *link = collect(c, &n);
         for (size_t i = 0, end; i < n; i = end) {
                 bool effect = false;
@@ -69,4 +81,5 @@ void pv_changes_find_links(struct pv_changes *c)
                         c->item[kept++] = c->item[i];
         }
         c->n = kept;
+        number_groups(c, group);
 }

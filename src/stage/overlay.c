@@ -227,7 +227,7 @@ static int take_start(struct pv_stage *s, struct pv_err *err)
                         return pv_err_set(err, PV_ERR_SYS, errno, "look at %s", r->root.target);
                 r->dev = (uint64_t)st.st_dev;
                 r->ino = (uint64_t)st.st_ino;
-                if (pv_startclock_take(r->target, s->fd, r->root.target, &top->t0[i], err) < 0)
+                if (pv_startclock_take(r->target, s->lock_fd, r->root.target, &top->t0[i], err) < 0)
                         return -1;
         }
         top->ran = true;
@@ -249,6 +249,7 @@ int pv_stage_begin_run(struct pv_stage *s, const struct pv_overlay **overlays, s
         if (take_start(s, err) < 0)
                 return -1;
         s->state = PV_STATE_RUNNING;
+        s->runs++;
         if (pv_stage_write_state(s, err) < 0)
                 return -1;
         *overlays = s->overlays;

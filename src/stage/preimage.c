@@ -21,7 +21,7 @@
 
 struct header {
         char magic[8];
-        uint32_t version, order;
+        uint32_t version, order, run, reserved;
 };
 static const struct header the_header = { .magic = "pvpreim", .version = 1, .order = 0x01020304 };
 
@@ -99,8 +99,10 @@ void pv_preimages_abandon(struct pv_preimage_writer *w)
         free_writer(w);
 }
 
-int pv_preimages_create(int dirfd, const char *name, struct pv_preimage_writer **out, struct pv_err *err)
+int pv_preimages_create(int dirfd, const char *name, unsigned run, struct pv_preimage_writer **out, struct pv_err *err)
 {
+        struct header h = the_header;
+        h.run = run;
         struct pv_preimage_writer *w = pv_calloc(1, sizeof *w);
         const char *slash = strrchr(name, '/');
         w->dirfd = dirfd;
@@ -113,7 +115,7 @@ int pv_preimages_create(int dirfd, const char *name, struct pv_preimage_writer *
                 free_writer(w);
                 return -1;
         }
-        if (pv_fd_write_all(w->fd, &the_header, sizeof the_header, w->name, err) < 0) {
+        if (pv_fd_write_all(w->fd, &h, sizeof h, w->name, err) < 0) {
                 pv_preimages_abandon(w);
                 return -1;
         }
@@ -218,6 +220,7 @@ struct pv_preimage_reader {
         char path[PATH_BYTES + 1], link[PATH_MAX + 1];
         size_t path_len;
         bool any;
+        unsigned run;
 };
 
 void pv_preimages_close(struct pv_preimage_reader *r)
@@ -249,9 +252,23 @@ static int read_exactly(struct pv_preimage_reader *r, void *buf, size_t n, struc
         return 0;
 }
 
-int pv_preimages_open(int dirfd, const char *name, struct pv_preimage_reader **out, struct pv_err *err)
+static int read_header(struct pv_preimage_reader *r, struct pv_err *err)
 {
         struct header h;
+        if (read_exactly(r, &h, sizeof h, err) < 0)
+                return -1;
+        r->run = h.run;
+        h.run = 0;
+        return memcmp(&h, &the_header, sizeof h) != 0 || r->run == 0 ? damaged(r, err) : 0;
+}
+
+unsigned pv_preimages_run(const struct pv_preimage_reader *r)
+{
+        return r->run;
+}
+
+int pv_preimages_open(int dirfd, const char *name, struct pv_preimage_reader **out, struct pv_err *err)
+{
         struct pv_preimage_reader *r = pv_calloc(1, sizeof *r);
         r->name = pv_strdup(name);
         r->fd = openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -259,8 +276,7 @@ int pv_preimages_open(int dirfd, const char *name, struct pv_preimage_reader **o
                 (void)pv_err_set(err, PV_ERR_SYS, errno, "open %s", name);
                 goto fail;
         }
-        if (r->fd >= 0 &&
-            (read_exactly(r, &h, sizeof h, err) < 0 || (memcmp(&h, &the_header, sizeof h) != 0 && damaged(r, err) < 0)))
+        if (r->fd >= 0 && read_header(r, err) < 0)
                 goto fail;
         *out = r;
         return 0;

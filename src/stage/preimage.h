@@ -35,9 +35,12 @@ struct pv_preimage {
 
 #define PV_PREIMAGES_FILE "preimages"
 
-/* Writes dirfd/name, whole or not at all: others see it after pv_preimages_finish(). */
+/*
+ * Writes dirfd/name, whole or not at all: others see it after pv_preimages_finish(). run is the number of the run whose
+ * end it records.
+ */
 struct pv_preimage_writer;
-int pv_preimages_create(int dirfd, const char *name, struct pv_preimage_writer **out, struct pv_err *err);
+int pv_preimages_create(int dirfd, const char *name, unsigned run, struct pv_preimage_writer **out, struct pv_err *err);
 /* Paths come in the order of the walk, each once. */
 int pv_preimages_put(struct pv_preimage_writer *w, const char *path, const struct pv_preimage *p, struct pv_err *err);
 enum pv_preimage_flags {
@@ -52,6 +55,8 @@ void pv_preimages_abandon(struct pv_preimage_writer *w);
 struct pv_preimage_reader;
 int pv_preimages_open(int dirfd, const char *name, struct pv_preimage_reader **out, struct pv_err *err);
 void pv_preimages_close(struct pv_preimage_reader *r);
+/* The number of the run whose end it records; 0: there is no file. */
+unsigned pv_preimages_run(const struct pv_preimage_reader *r);
 /* The next one: 1 with *path and *p, valid until the next call; 0 at the end; -1 PV_ERR_INPUT when damaged. */
 int pv_preimages_next(struct pv_preimage_reader *r, const char **path, struct pv_preimage *p, struct pv_err *err);
 

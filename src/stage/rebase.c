@@ -70,7 +70,11 @@ static int rewrite_file(struct pv_stage *s, const char *file, unsigned root, con
                 pv_err_clear(err); /* damaged from the start: it stays so, and doubts all */
                 return 0;
         }
-        if (pv_preimages_create(s->fd.fd, file, &r.out, err) == 0)
+        if (pv_preimages_run(r.in) == 0) { /* nothing was recorded yet */
+                pv_preimages_close(r.in);
+                return 0;
+        }
+        if (pv_preimages_create(s->fd.fd, file, pv_preimages_run(r.in), &r.out, err) == 0)
                 result = rewrite_all(&r, root, paths, n);
         if (result == 0)
                 result = pv_preimages_finish(pv_steal(&r.out), flags, err);

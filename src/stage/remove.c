@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Removing a stage, and what it takes on disk. A removal that was interrupted leaves the state "removing", in which
- * nothing can be done with the stage but removing it.
+ * Removing a stage, and what it takes on disk. stage.json goes first: a directory with a lock but without it opens as
+ * one with which nothing can be done but removing it. So a removal may be interrupted anywhere, and repeated.
  */
 #include <fcntl.h>
 #include <limits.h>
@@ -18,7 +18,7 @@ static int remove_contents(struct pv_stage *s, struct pv_err *err)
                 return pv_err_set(err, PV_ERR_SYS, errno, "read directory %s", s->dir);
         (void)pv_fd_steal(&fd);
         for (struct dirent *e; (e = readdir(d));) {
-                bool last = pv_streq(e->d_name, "stage.json") || pv_streq(e->d_name, "lock");
+                bool last = pv_streq(e->d_name, "lock");
                 if (!last && !pv_streq(e->d_name, ".") && !pv_streq(e->d_name, "..") &&
                     pv_path_remove_tree(s->fd.fd, e->d_name, err) < 0)
                         return -1;
@@ -38,13 +38,15 @@ int pv_stage_remove(struct pv_stage *s, struct pv_err *err)
                 return pv_err_hint(err, "drop the forked job first");
         }
         s->state = PV_STATE_REMOVING;
-        if (pv_stage_write_state(s, err) < 0 || remove_contents(s, err) < 0)
+        s->unwritten = false;
+        if (unlinkat(s->fd.fd, "stage.json", 0) < 0 && errno != ENOENT)
+                return pv_err_set(err, PV_ERR_SYS, errno, "remove %s/stage.json", s->dir);
+        if (remove_contents(s, err) < 0)
                 return pv_err_wrap(err, "remove the stage %s", s->dir);
         for (size_t k = 0; k < s->n_layers; k++)
                 if (s->layers[k].from)
                         pv_dependents_remove(s, s->layers[k].from);
-        if (unlinkat(s->fd.fd, "stage.json", 0) < 0 || (unlinkat(s->fd.fd, "lock", 0) < 0 && errno != ENOENT) ||
-            rmdir(s->dir) < 0)
+        if ((unlinkat(s->fd.fd, "lock", 0) < 0 && errno != ENOENT) || rmdir(s->dir) < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "remove the stage %s", s->dir);
         return 0;
 }

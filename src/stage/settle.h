@@ -20,7 +20,8 @@ bool pv_stage_layer_is_shared(const struct pv_stage *s, size_t root, unsigned la
 struct pv_rebase {
         unsigned root;
         const char *path;
-        const struct pv_facts *facts; /* the new preimage (mode 0: nothing is there); NULL: forget the path's preimage */
+        const struct pv_facts
+                *facts; /* the new preimage (mode 0: nothing is there); NULL: forget the path's preimage */
 };
 
 /*

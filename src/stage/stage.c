@@ -53,6 +53,9 @@ void pv_stage_close(struct pv_stage *s)
         if (!s)
                 return;
         int e = errno;
+        struct pv_err ignored = PV_ERR_INIT; /* then it opens as one that was never finished */
+        if (s->unwritten)
+                (void)pv_stage_write_state(s, &ignored);
         pv_overlays_free(s->overlays, s->n_roots);
         pv_overlays_free(s->views, s->n_roots);
         for (size_t k = 0; k < s->n_layers; k++) {
@@ -139,7 +142,7 @@ static int open_lock(struct pv_stage *s, int flags, struct pv_err *err)
 
 static int being_removed(const struct pv_stage *s, struct pv_err *err)
 {
-        (void)pv_err_set(err, PV_ERR_INPUT, 0, "the removal of stage %s was interrupted", s->dir);
+        (void)pv_err_set(err, PV_ERR_INPUT, 0, "stage %s was not finished, or only half removed", s->dir);
         return pv_err_hint(err, "drop it again");
 }
 
@@ -248,8 +251,9 @@ int pv_stage_create(const char *dir, const struct pv_root *roots, size_t n_roots
         for (size_t i = 0; i < n_roots; i++)
                 pv_stage_add_root(s, &roots[i]);
         (void)pv_stage_add_layer(s, NULL, 0);
-        if (pv_stage_lay_out(s, dir, err) < 0 || pv_stage_write_state(s, err) < 0)
+        if (pv_stage_lay_out(s, dir, err) < 0)
                 return -1;
+        s->unwritten = true; /* one file less to write before a run begins */
         *out = pv_steal(&s);
         return 0;
 }
@@ -261,8 +265,11 @@ int pv_stage_open(const char *dir, enum pv_stage_lock lock, struct pv_stage **ou
                 return -1;
         if (lock == PV_STAGE_TAKE && take_lock(s, err) < 0)
                 return -1;
-        if (pv_stage_read_state(s, err) < 0)
-                return -1;
+        if (pv_stage_read_state(s, err) < 0) {
+                if (err->sys != ENOENT)
+                        return -1;
+                s->state = PV_STATE_REMOVING;
+        }
         if (s->state == PV_STATE_REMOVING && lock == PV_STAGE_LOOK)
                 return being_removed(s, err);
         if (s->state != PV_STATE_REMOVING &&

@@ -33,9 +33,6 @@ static void edit_state(struct fixture *f, const char *sed)
 static void test_a_stage_that_is_taken_refuses_a_second(void **state)
 {
         struct fixture *f = fixture_make("");
-        pv_auto_stage look = reopen(f, PV_STAGE_LOOK);
-        assert_non_null(look);
-        assert_false(pv_stage_is_running(look));
         assert_null(reopen(f, PV_STAGE_TAKE));
         assert_int_equal(err.kind, PV_ERR_BUSY);
         pv_stage_close(pv_steal(&f->stage));
@@ -83,7 +80,7 @@ static const struct {
 } damages[] = {
         { "s/\"version\": 1/\"version\": 2/", "newer pVisor" },
         { "s/\"version\": 1/\"version\": \"1\"/", "\"version\"" },
-        { "s/\"state\": .*/\"state\": \"dancing\",/", "\"state\"" },
+        { "s/\"runs\": .*/\"runs\": -1,/", "\"runs\"" },
         { "s/\"owner\": null/\"owner\": \"relative\"/", "absolute" },
         { "s/\"owner\": null/\"owner\": \"\\/nowhere\"/", "none of this stage on top" },
         { "s/\"number\": 0/\"number\": 7/", "layers/0007" },
@@ -98,8 +95,8 @@ static void test_a_damaged_or_newer_stage_is_refused_by_name(void **state)
 {
         for (size_t i = 0; i < sizeof damages / sizeof *damages; i++) {
                 struct fixture *f = fixture_make("");
-                edit_state(f, damages[i].sed);
                 pv_stage_close(pv_steal(&f->stage));
+                edit_state(f, damages[i].sed);
                 assert_null(reopen(f, PV_STAGE_TAKE));
                 if (err.kind != PV_ERR_INPUT || !strstr(err.msg, damages[i].says) || !strstr(err.msg, f->stage_dir))
                         fail_msg("%s: %d %s", damages[i].sed, err.kind, err.msg);
@@ -124,6 +121,9 @@ static void test_a_stage_needs_an_empty_directory_outside_of_its_roots(void **st
         assert_return_code(pv_path_make_dirs(foreign, 0700, &err), 0);
         assert_int_equal(pv_stage_create(full, &root, 1, &s, &err), -1);
         assert_int_equal(err.kind, PV_ERR_USAGE);
+        assert_int_equal(pv_stage_create(f->stage_dir, &root, 1, &s, &err), -1);
+        assert_int_equal(err.kind, PV_ERR_BUSY);
+        pv_stage_close(pv_steal(&f->stage));
         assert_int_equal(pv_stage_create(f->stage_dir, &root, 1, &s, &err), -1);
         assert_int_equal(err.kind, PV_ERR_USAGE);
         fixture_free(f);
@@ -247,7 +247,8 @@ static void test_a_missing_layer_of_the_parent_is_named(void **state)
 {
         struct fixture *f = fixture_make("echo a >a");
         struct pv_stage *child = NULL;
-        pv_auto_free char *dir = pv_path_join(f->dir, "child"), *script = pv_strf("chmod -R u+rwx %s; rm -r %s", f->stage_dir, f->stage_dir);
+        pv_auto_free char *dir = pv_path_join(f->dir, "child"),
+                          *script = pv_strf("chmod -R u+rwx %s; rm -r %s", f->stage_dir, f->stage_dir);
         fixture_run_and_seal(f, "echo x >>a", NULL);
         assert_return_code(pv_stage_fork(f->stage, NULL, dir, &child, &err), 0);
         pv_stage_close(child);
@@ -278,10 +279,9 @@ static void test_size_and_removal_cope_with_what_an_agent_leaves(void **state)
 static void test_an_interrupted_removal_can_only_be_ended(void **state)
 {
         struct fixture *f = fixture_make("");
-        edit_state(f, "s/\"state\": \"new\"/\"state\": \"removing\"/");
-        pv_auto_free char *script = pv_strf("rm -r %s/roots", f->stage_dir);
-        fixture_host(f, script);
         pv_stage_close(pv_steal(&f->stage));
+        pv_auto_free char *script = pv_strf("rm -r %s/roots %s/stage.json", f->stage_dir, f->stage_dir);
+        fixture_host(f, script);
         assert_null(reopen(f, PV_STAGE_LOOK));
         assert_int_equal(err.kind, PV_ERR_INPUT);
         f->stage = reopen(f, PV_STAGE_TAKE);

@@ -57,38 +57,23 @@ static int touch(int fd, struct timespec *ctime)
         return 0;
 }
 
-/* A nameless file in dir; without O_TMPFILE there, one whose name goes again at once (only where that is ours). */
-static int open_nameless(struct pv_pathfd dir, bool ours)
-{
-        int fd = pv_path_openat(dir, ".", O_TMPFILE | O_RDWR, 0600);
-        if (fd >= 0 || !ours || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT))
-                return fd;
-        static const char name[] = ".start-clock";
-        fd = pv_path_openat(dir, name, O_RDWR | O_CREAT | O_TRUNC, 0600);
-        if (fd >= 0)
-                (void)unlinkat(dir.fd, name, 0);
-        return fd;
-}
-
-static bool is_same_filesystem(struct pv_pathfd a, struct pv_pathfd b)
+static bool is_same_filesystem(int a, int b)
 {
         struct stat x, y;
-        return fstat(a.fd, &x) == 0 && fstat(b.fd, &y) == 0 && x.st_dev == y.st_dev;
+        return fstat(a, &x) == 0 && fstat(b, &y) == 0 && x.st_dev == y.st_dev;
 }
 
-static int open_clock_file(struct pv_pathfd target, struct pv_pathfd spare, const char *name, struct pv_err *err)
+static int open_clock_file(struct pv_pathfd target, int own, const char *name, struct pv_err *err)
 {
-        int fd = open_nameless(target, false);
-        if (fd >= 0)
-                return fd;
-        int why = errno;
-        if (why == EROFS) {
+        if (faccessat(target.fd, ".", W_OK, AT_EACCESS) < 0 && errno == EROFS) {
                 (void)pv_err_set(err, PV_ERR_SYS, EROFS, "%s cannot be staged", name);
                 return pv_err_hint(err, "nothing could ever be applied there; without --stage it can be run in");
         }
-        if (is_same_filesystem(target, spare) && (fd = open_nameless(spare, true)) >= 0)
+        int fd = is_same_filesystem(target.fd, own) ? fcntl(own, F_DUPFD_CLOEXEC, 0)
+                                                    : pv_path_openat(target, ".", O_TMPFILE | O_RDWR, 0600);
+        if (fd >= 0)
                 return fd;
-        (void)pv_err_set(err, PV_ERR_SYS, why, "cannot read the clock of the filesystem of %s", name);
+        (void)pv_err_set(err, PV_ERR_SYS, errno, "cannot read the clock of the filesystem of %s", name);
         return pv_err_hint(err, "--stage DIR with a directory on the same filesystem makes it readable");
 }
 
@@ -109,10 +94,9 @@ static int wait_for_tick(int fd, struct timespec *t)
         return 0;
 }
 
-int pv_startclock_take(struct pv_pathfd target, struct pv_pathfd spare, const char *name, struct timespec *t0,
-                       struct pv_err *err)
+int pv_startclock_take(struct pv_pathfd target, int own, const char *name, struct timespec *t0, struct pv_err *err)
 {
-        pv_auto_fd fd = open_clock_file(target, spare, name, err);
+        pv_auto_fd fd = open_clock_file(target, own, name, err);
         if (fd < 0)
                 return -1;
         struct timespec before, after, t;

@@ -15,11 +15,10 @@
 
 /*
  * T0 of the filesystem that target lies on: every change of an inode there that is made from now on has a ctime of T0
- * or later, every one made before the call an earlier one. Leaves no trace in target: a nameless file is touched
- * there, or else one in spare (a directory of our own) when that lies on the same filesystem.
+ * or later, every one made before the call an earlier one. Leaves no trace in target: what is touched is own, a
+ * writable file of ours, when it lies on the same filesystem, else a nameless file in target.
  */
-int pv_startclock_take(struct pv_pathfd target, struct pv_pathfd spare, const char *name, struct timespec *t0,
-                       struct pv_err *err);
+int pv_startclock_take(struct pv_pathfd target, int own, const char *name, struct timespec *t0, struct pv_err *err);
 
 /* The machine's clocks when a run began. */
 struct pv_startclock {

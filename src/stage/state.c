@@ -4,12 +4,12 @@
 #include <string.h>
 #include <sys/random.h>
 #include "base/json.h"
+#include "stage/baseline.h"
 
 #define STATE_FILE     "stage.json"
 #define STATE_FILE_MAX ((size_t)4 * 1024 * 1024)
 #define NAME_MAX_BYTES 255
 
-static const char *const state_name[] = { "new", "running", "sealed", "removing" };
 static const char *const kind_name[] = { "workspace", "git_dir", "mount" };
 
 struct pv_stage *pv_stage_new(void)
@@ -78,12 +78,13 @@ int pv_stage_write_state(struct pv_stage *s, struct pv_err *err)
                 (void)json_array_append_new(roots, root_to_json(&s->roots[i]));
         for (size_t i = 0; i < s->n_layers; i++)
                 (void)json_array_append_new(layers, layer_to_json(s, &s->layers[i]));
-        pv_auto_json j = json_pack("{s:i, s:s, s:s, s:o, s:o}", "version", PV_STAGE_VERSION, "id", s->id, "state",
-                                   state_name[s->state], "roots", roots, "layers", layers);
+        pv_auto_json j =
+                json_pack("{s:i, s:s, s:i, s:o, s:o}", "version", PV_STAGE_VERSION, "id", s->id, "runs", (int)s->runs, "roots", roots, "layers", layers);
         if (!j)
                 return pv_err_set(err, PV_ERR_SYS, ENOMEM, "write %s/" STATE_FILE, s->dir);
         if (pv_json_write_at(s->fd.fd, STATE_FILE, j, PV_FILE_REPLACE, err) < 0)
                 return pv_err_wrap(err, "stage %s", s->dir);
+        s->unwritten = false;
         return 0;
 }
 
@@ -201,10 +202,28 @@ static int read_layers(struct pv_stage *s, const json_t *list, struct pv_err *er
         return 0;
 }
 
+/* Sealed when the preimages of every root are those of the last run. A damaged file is sealed again, and doubted. */
+static enum pv_stage_state find_state(const struct pv_stage *s)
+{
+        if (s->runs == 0)
+                return PV_STATE_NEW;
+        for (size_t i = 0; i < s->n_roots; i++) {
+                struct pv_err ignored = PV_ERR_INIT;
+                struct pv_preimage_reader *r = NULL;
+                pv_auto_free char *file = pv_baseline_file(i);
+                if (pv_preimages_open(s->fd.fd, file, &r, &ignored) < 0)
+                        return PV_STATE_RUNNING;
+                unsigned run = pv_preimages_run(r);
+                pv_preimages_close(r);
+                if (run != s->runs)
+                        return PV_STATE_RUNNING;
+        }
+        return PV_STATE_SEALED;
+}
+
 static int read_members(struct pv_stage *s, const json_t *j, struct pv_err *err)
 {
-        int64_t version = 0;
-        unsigned state = 0;
+        int64_t version = 0, runs = 0;
         const char *id = NULL;
         json_t *roots = NULL, *layers = NULL;
         if (pv_json_get_int(j, "version", 1, INT32_MAX, &version, err) < 0)
@@ -212,17 +231,18 @@ static int read_members(struct pv_stage *s, const json_t *j, struct pv_err *err)
         if (version > PV_STAGE_VERSION)
                 return pv_err_set(err, PV_ERR_INPUT, 0, "made by a newer pVisor (format %d, this one knows %d)",
                                   (int)version, PV_STAGE_VERSION);
-        if (pv_json_get_str(j, "id", &id, err) < 0 || get_name(j, "state", state_name, 4, &state, err) < 0 ||
+        if (pv_json_get_str(j, "id", &id, err) < 0 || pv_json_get_int(j, "runs", 0, INT32_MAX, &runs, err) < 0 ||
             pv_json_get_array(j, "roots", PV_STAGE_MAX_ROOTS, &roots, err) < 0 ||
             pv_json_get_array(j, "layers", PV_STAGE_MAX_LAYERS, &layers, err) < 0)
                 return -1;
         if (strlen(id) != sizeof s->id - 1 || strspn(id, "0123456789abcdef") != sizeof s->id - 1)
                 return pv_err_set(err, PV_ERR_INPUT, 0, "\"id\" is not one");
         (void)strcpy(s->id, id);
-        s->state = (enum pv_stage_state)state;
-        if (read_roots(s, roots, err) < 0)
+        s->runs = (unsigned)runs;
+        if (read_roots(s, roots, err) < 0 || read_layers(s, layers, err) < 0)
                 return -1;
-        return read_layers(s, layers, err);
+        s->state = find_state(s);
+        return 0;
 }
 
 int pv_stage_read_state(struct pv_stage *s, struct pv_err *err)

@@ -2,10 +2,13 @@
 /*
  * What a stage is in memory, for the files of src/stage alone, and stage.json, where it is kept:
  *
- *   version, id, state       "new", "running" (until sealed), "sealed" or "removing"
+ *   version, id
+ *   runs                     how many have begun
  *   roots[]                  kind, target, view; device and inode of the target when the last run began
  *   layers[]                 oldest first: owner (another stage's directory, or null), number there, name of the
  *                            checkpoint that froze it, and the start clock of the last run in it
+ *
+ * That the last run was sealed is not written here: the preimages of each root then bear its number.
  */
 #ifndef PV_STAGE_STATE_H
 #define PV_STAGE_STATE_H
@@ -17,7 +20,12 @@
 /* overlayfs takes 500 lower layers; each also costs every look-up in the view. */
 #define PV_STAGE_MAX_LAYERS 200
 
-enum pv_stage_state { PV_STATE_NEW, PV_STATE_RUNNING, PV_STATE_SEALED, PV_STATE_REMOVING };
+enum pv_stage_state {
+        PV_STATE_NEW,     /* nothing was run yet */
+        PV_STATE_RUNNING, /* the last run was not sealed; it is over when the lock can be taken */
+        PV_STATE_SEALED,
+        PV_STATE_REMOVING, /* or never finished being made */
+};
 
 struct pv_stage_root {
         struct pv_root root; /* owned */
@@ -42,6 +50,8 @@ struct pv_stage {
         bool taken;
         char id[33];
         enum pv_stage_state state;
+        unsigned runs;
+        bool unwritten; /* stage.json is yet to be made */
         struct pv_stage_root *roots;
         size_t n_roots;
         struct pv_stage_layer *layers; /* oldest first; the last one is the upper */
