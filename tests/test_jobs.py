@@ -401,3 +401,21 @@ def test_prune_keeps_a_stage_that_was_continued(pvisor, workspace, listed):
     assert all(j["changes"] == 0 and j["applied"] == 2 for j in listed(workspace))
     pvisor("prune", "--applied", cwd=workspace)
     assert listed(workspace) == []
+
+
+# ---- doctor ----
+
+def test_doctor_says_what_a_safe_run_gets(pvisor, workspace, environment):
+    """Its word and the word of a run must be the same."""
+    told = pvisor("doctor", "--json", cwd=workspace, code=None)
+    levels = json.loads(told.out)["safety"]["levels"]
+    ran = pvisor("run", "--safe", "--", "true", cwd=workspace, code=None)
+    assert (told.code == 0) == (ran.code == 0) and told.code in (0, 5)
+    if ran.code == 0:
+        seen = jobs.bundle(jobs.job_dirs(environment)[-1])["safety"]["levels"]
+        assert {k: v for k, v in levels.items() if k != "resources"} == {k: v for k, v in seen.items() if k != "resources"}
+
+
+def test_doctor_reads_well(pvisor):
+    text = pvisor("doctor", code=None).out
+    assert all(len(line) <= 80 for line in text.splitlines()) and "network" in text and "\n\n\n" not in text

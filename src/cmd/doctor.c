@@ -42,7 +42,6 @@ static void put_dimension(struct pv_str *b, const struct pv_observations *all, e
         put_controls(&detail, all, d, false, "; not here: ");
         pv_str_putf(b, "%-*s", INDENT, pv_cmd_dimension_title(d));
         pv_help_wrap(b, detail.s, INDENT, INDENT, WIDTH);
-        pv_str_putc(b, '\n');
 }
 
 static void put_report(struct pv_str *b, const struct pv_observations *all, const struct pv_strv *fix)
@@ -59,7 +58,6 @@ static void put_report(struct pv_str *b, const struct pv_observations *all, cons
                 pv_auto_str safe = { 0 };
                 pv_str_put_safe(&safe, fix->v[i]);
                 pv_help_wrap(b, safe.s ? safe.s : "", 4, 4, WIDTH);
-                pv_str_putc(b, '\n');
         }
 }
 
