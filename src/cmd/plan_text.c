@@ -148,6 +148,13 @@ static void put_environment(struct pv_str *out, const struct pv_plan *p)
         put_paths(out, "variables", &names);
 }
 
+static const char *const networks[] = {
+        [PV_NET_AMBIENT] = NULL,
+        [PV_NET_DENY_ALL] = "denied",
+        [PV_NET_RULES] = "what the rules allow",
+        [PV_NET_PROXY] = "rules, by the proxy's good offices",
+};
+
 static const char *rule(const struct pv_plan *p, enum pv_dimension d)
 {
         bool sandbox = p->filesystem == PV_FS_SANDBOX;
@@ -161,7 +168,7 @@ static const char *rule(const struct pv_plan *p, enum pv_dimension d)
         case PV_DIM_SENSITIVE_PATHS:
                 return sandbox && p->home_mode != PV_HOME_HOST ? "credential stores hidden" : NULL;
         case PV_DIM_NETWORK:
-                return p->net == PV_NET_DENY_ALL ? "denied" : NULL;
+                return networks[p->net];
         case PV_DIM_CREDENTIALS:
                 return sandbox ? "clean environment, no agents' sockets" : NULL;
         case PV_DIM_SUBPROCESSES:

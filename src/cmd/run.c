@@ -21,6 +21,10 @@ static int before(const struct pv_command *self, const struct pv_parsed *parsed,
                         path = parsed->use[i].value;
         if (pv_run_load_config(path, request, err) < 0)
                 return -1;
+        /* Rules of the file are a layer of their own: the command line narrows them, it does not add to them. */
+        request->user_allow = request->overlaynet_allow;
+        request->user_deny = request->overlaynet_deny;
+        request->overlaynet_allow = request->overlaynet_deny = (struct pv_strv){ 0 };
         if (pv_opt_was_used(parsed, "clear-pass-env"))
                 pv_strv_fini(&request->pass_env);
         return 0;

@@ -4,6 +4,7 @@
  * whoever reads a plan back fills env anew.
  */
 #include <string.h>
+#include "job/network_json.h"
 #include "base/json.h"
 #include "job/store_internal.h"
 
@@ -12,7 +13,11 @@
 #define ARGS_MAX (2U << 20)
 
 static const char *const filesystems[] = { [PV_FS_HOST] = "host", [PV_FS_SANDBOX] = "sandbox", NULL };
-static const char *const networks[] = { [PV_NET_AMBIENT] = "ambient", [PV_NET_DENY_ALL] = "deny-all", NULL };
+static const char *const networks[] = { [PV_NET_AMBIENT] = "ambient",
+                                        [PV_NET_DENY_ALL] = "deny-all",
+                                        [PV_NET_RULES] = "rules",
+                                        [PV_NET_PROXY] = "proxy",
+                                        NULL };
 static const char *const homes[] = {
         [PV_HOME_HOST] = "host", [PV_HOME_EMPTY] = "empty", [PV_HOME_COW] = "copy-on-write", NULL
 };
@@ -94,14 +99,15 @@ json_t *pv_job_plan_json(const struct pv_plan *p)
                               pv_json_bytes(p->workspace), "cwd", pv_json_bytes(p->cwd), "home", pv_json_bytes(p->home),
                               "workspace_is_git", p->workspace_is_git, "safe", p->safe, "strict", p->strict, "staged",
                               p->staged, "allow_userns", p->allow_userns);
-        pv_auto_json more = json_pack(
-                "{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:{s:o, s:o, s:o}}", "filesystem",
-                filesystems[p->filesystem], "network", networks[p->net], "home_mode", homes[p->home_mode], "stdio",
-                stdios[p->stdio], "limits", limits_json(&p->limits), "roots", roots_json(p), "mounts", mounts_json(p),
-                "devices", bytes_list(p->devices.v, p->devices.n), "hidden", bytes_list(p->hidden.v, p->hidden.n),
-                "masks", bytes_list(p->masks.v, p->masks.n), "required", required_json(p), "environment", "names",
-                names_of(&p->env), "passed", bytes_list(p->env_passed.v, p->env_passed.n), "injected",
-                bytes_list(p->env_injected.v, p->env_injected.n));
+        pv_auto_json more =
+                json_pack("{s:s, s:s, s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:{s:o, s:o, s:o}}",
+                          "filesystem", filesystems[p->filesystem], "network", networks[p->net], "network_rules",
+                          pv_job_network_json(p), "home_mode", homes[p->home_mode], "stdio", stdios[p->stdio], "limits",
+                          limits_json(&p->limits), "roots", roots_json(p), "mounts", mounts_json(p), "devices",
+                          bytes_list(p->devices.v, p->devices.n), "hidden", bytes_list(p->hidden.v, p->hidden.n),
+                          "masks", bytes_list(p->masks.v, p->masks.n), "required", required_json(p), "environment",
+                          "names", names_of(&p->env), "passed", bytes_list(p->env_passed.v, p->env_passed.n),
+                          "injected", bytes_list(p->env_injected.v, p->env_injected.n));
         if (!j || !more || json_object_update(j, more) < 0) {
                 json_decref(j);
                 return NULL;
@@ -242,7 +248,8 @@ static int parse(const json_t *j, struct pv_plan *p, struct pv_err *err)
         argv = (struct pv_strv){ 0 };
         if (get_path(j, "workspace", &p->workspace, err) < 0 || get_path(j, "cwd", &p->cwd, err) < 0 ||
             get_path(j, "home", &p->home, err) < 0 || get_modes(j, p, err) < 0 || get_limits(j, &p->limits, err) < 0 ||
-            get_roots(j, p, err) < 0 || get_mounts(j, p, err) < 0 || get_required(j, p, err) < 0)
+            pv_job_network_read(json_object_get(j, "network_rules"), p, err) < 0 || get_roots(j, p, err) < 0 ||
+            get_mounts(j, p, err) < 0 || get_required(j, p, err) < 0)
                 return -1;
         if (get_list(j, "devices", LIST_MAX, &p->devices, err) < 0 ||
             get_list(j, "hidden", LIST_MAX, &p->hidden, err) < 0 ||

@@ -15,6 +15,7 @@
 #include "base/path.h"
 #include "policy/env.h"
 #include "policy/grant.h"
+#include "policy/network.h"
 #include "policy/presets.h"
 #include "policy/workspace.h"
 
@@ -56,11 +57,6 @@ static int check_contradictions(struct admission *a, struct pv_err *err)
         if (r->executor == PV_REQUEST_EXECUTOR_CONTAINER || r->executor == PV_REQUEST_EXECUTOR_VM)
                 return later(err, r->executor == PV_REQUEST_EXECUTOR_VM ? "--executor vm" : "--executor container",
                              "--safe confines the command on the host itself");
-        if (r->overlaynet == PV_REQUEST_NET_PROXY || (r->overlaynet == PV_REQUEST_NET_AUTO && !r->overlaynet_deny_all))
-                return later(err, r->overlaynet == PV_REQUEST_NET_PROXY ? "--overlaynet proxy" : "--overlaynet auto",
-                             "--overlaynet-deny-all denies all network, --overlaynet off none");
-        if (r->overlaynet == PV_REQUEST_NET_OFF && r->overlaynet_deny_all)
-                return contradiction(err, "--overlaynet off", "--overlaynet-deny-all");
         if (r->safe && r->filesystem == PV_REQUEST_FS_HOST)
                 return contradiction(err, "--safe", "--filesystem host");
         if (r->continue_job && r->stage && *r->stage)
@@ -78,8 +74,6 @@ static void set_dimensions(struct admission *a)
         p->staged = r->safe || r->stage || r->continue_job;
         p->filesystem =
                 r->filesystem == PV_REQUEST_FS_SANDBOX || (!r->filesystem && p->staged) ? PV_FS_SANDBOX : PV_FS_HOST;
-        p->net = r->overlaynet_deny_all || (r->safe && r->overlaynet != PV_REQUEST_NET_OFF) ? PV_NET_DENY_ALL
-                                                                                            : PV_NET_AMBIENT;
         p->stdio = r->stdio == PV_REQUEST_STDIO_CAPTURE ? PV_STDIO_CAPTURE : PV_STDIO_INHERIT;
         p->limits = (struct pv_limits){
                 .timeout_ms = r->timeout,
@@ -89,8 +83,6 @@ static void set_dimensions(struct admission *a)
                 .max_open_files = r->max_open_files,
                 .max_file_bytes = r->max_file_size,
         };
-        if (r->safe && p->net == PV_NET_AMBIENT)
-                note(a, "--overlaynet off: the network is not restricted in this run");
 }
 
 /* HOME as a real path; from passwd(5) when the variable is not set. */
@@ -279,7 +271,7 @@ static int set_required(struct pv_plan *p, struct pv_err *err)
                 [PV_DIM_HOST_WRITES] = sandbox,
                 [PV_DIM_READS] = sandbox,
                 [PV_DIM_SENSITIVE_PATHS] = sandbox && p->home_mode != PV_HOME_HOST,
-                [PV_DIM_NETWORK] = p->net == PV_NET_DENY_ALL,
+                [PV_DIM_NETWORK] = p->net != PV_NET_AMBIENT,
                 [PV_DIM_CREDENTIALS] = sandbox,
                 [PV_DIM_SUBPROCESSES] = sandbox || p->staged,
                 [PV_DIM_RESOURCES] = pv_limits_any(&p->limits) && p->strict,
@@ -317,6 +309,10 @@ static int admit(struct admission *a, char *const *argv, struct pv_err *err)
         if (check_contradictions(a, err) < 0)
                 return -1;
         set_dimensions(a);
+        if (pv_admit_network(r, a->plan, err) < 0)
+                return -1;
+        if (r->safe && a->plan->net == PV_NET_AMBIENT)
+                note(a, "--overlaynet off: the network is not restricted in this run");
         find_home(a);
         if (find_workspace(a, err) < 0 || check_workspace(a, err) < 0 || set_home(a, err) < 0 ||
             add_hidden(a, err) < 0 || add_roots(a, err) < 0 || pv_grant_add_mounts(a->plan, &r->mount, err) < 0 ||

@@ -129,8 +129,57 @@ static void test_contradictions(void **state)
                 "contradict");
         refused(&(struct pv_request){ .stage = dir, .continue_job = job }, PV_ERR_USAGE, "contradict");
         refused(&(struct pv_request){ .executor = PV_REQUEST_EXECUTOR_VM }, PV_ERR_UNSUPPORTED, "vm");
-        refused(&(struct pv_request){ .overlaynet = PV_REQUEST_NET_PROXY }, PV_ERR_UNSUPPORTED, "proxy");
-        refused(&(struct pv_request){ .overlaynet = PV_REQUEST_NET_AUTO }, PV_ERR_UNSUPPORTED, "auto");
+}
+
+static void rules(struct pv_strv *list, const char *text)
+{
+        pv_strv_add(list, text);
+}
+
+static void test_network(void **state)
+{
+        struct pv_request r = { 0 };
+        rules(&r.overlaynet_allow, "*.example.com:443");
+        rules(&r.overlaynet_limit, "10mbps");
+        rules(&r.overlaynet_limit, "host.example:443=2mb/s");
+        rules(&r.user_deny, "bad.example.com");
+        rules(&r.publish, "8080:3000");
+        rules(&r.publish, "[::1]:8081:3001");
+        pv_auto_plan p = admitted(&r);
+        assert_int_equal(p->net, PV_NET_RULES);
+        assert_int_equal(p->netpolicy.n_layers, 2);
+        assert_string_equal(p->netpolicy.layer[0].name, "configuration");
+        assert_int_equal(p->netpolicy.layer[1].n_allow, 1);
+        assert_int_equal(p->netpolicy.limits[1].bytes_per_second, 2000000);
+        assert_int_equal(p->publications[1].port, 3001);
+
+        r.overlaynet = PV_REQUEST_NET_OFF;
+        refused(&r, PV_ERR_USAGE, "contradict");
+        r.overlaynet = 0;
+        r.overlaynet_deny_all = true;
+        refused(&r, PV_ERR_USAGE, "contradict");
+        r.overlaynet_deny_all = false;
+        rules(&r.overlaynet_deny, "http://x");
+        refused(&r, PV_ERR_USAGE, "--overlaynet-deny");
+        pv_strv_fini(&r.overlaynet_deny);
+        rules(&r.publish, "0:1");
+        refused(&r, PV_ERR_USAGE, "--publish");
+        pv_strv_fini(&r.publish);
+        pv_strv_fini(&r.overlaynet_allow);
+        pv_strv_fini(&r.overlaynet_limit);
+        pv_strv_fini(&r.user_deny);
+
+        /* What is published by a run that allows nothing out may be reached and reaches nothing. */
+        rules(&r.publish, "8080:3000");
+        r.safe = true;
+        pv_auto_plan closed = admitted(&r);
+        assert_int_equal(closed->net, PV_NET_RULES);
+        assert_int_equal(closed->netpolicy.layer[0].n_deny, 1);
+        pv_strv_fini(&r.publish);
+
+        pv_auto_plan open = admitted(&(struct pv_request){ .overlaynet = PV_REQUEST_NET_AUTO });
+        assert_int_equal(open->net, PV_NET_RULES);
+        assert_int_equal(open->netpolicy.n_layers, 0);
 }
 
 static void test_no_command(void **state)
@@ -306,6 +355,7 @@ int main(void)
                 cmocka_unit_test(test_safe),
                 cmocka_unit_test(test_strict_requires_what_is_asked),
                 cmocka_unit_test(test_contradictions),
+                cmocka_unit_test(test_network),
                 cmocka_unit_test(test_no_command),
                 cmocka_unit_test(test_workspace_that_holds_home),
                 cmocka_unit_test(test_workspace_in_a_credential_store),

@@ -33,4 +33,14 @@ struct pv_netpolicy {
         bool allow_private_ips; /* names may resolve to private addresses (never to the host's loopback) */
 };
 
+/*
+ * A layer from the texts that a person wrote; name is static. An empty one is not added. PV_ERR_USAGE names the text and
+ * the option.
+ */
+int pv_netpolicy_add_layer(struct pv_netpolicy *p, const char *name, const struct pv_strv *allow,
+                           const struct pv_strv *deny, struct pv_err *err);
+/* "[TARGET=]RATE". */
+int pv_netpolicy_add_limit(struct pv_netpolicy *p, const char *text, struct pv_err *err);
+void pv_netpolicy_fini(struct pv_netpolicy *p);
+
 #endif

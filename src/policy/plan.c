@@ -27,6 +27,8 @@ void pv_plan_free(struct pv_plan *plan)
                 free(plan->mounts[i].dst);
         }
         free(plan->mounts);
+        pv_netpolicy_fini(&plan->netpolicy);
+        free(plan->publications);
         pv_strv_fini(&plan->devices);
         pv_strv_fini(&plan->hidden);
         pv_strv_fini(&plan->masks);

@@ -13,9 +13,15 @@
 #include "base/err.h"
 #include "base/str.h"
 #include "evidence/observation.h"
+#include "policy/netpolicy.h"
 
 enum pv_filesystem { PV_FS_HOST, PV_FS_SANDBOX };
-enum pv_net_mode { PV_NET_AMBIENT, PV_NET_DENY_ALL };
+enum pv_net_mode {
+        PV_NET_AMBIENT,  /* the host's network as it is */
+        PV_NET_DENY_ALL, /* a namespace with nothing in it */
+        PV_NET_RULES,    /* a namespace whose only way out is the data plane: pv_plan.netpolicy, enforced */
+        PV_NET_PROXY,    /* the host's network and a proxy that programs may use: netpolicy, cooperative */
+};
 enum pv_stdio { PV_STDIO_INHERIT, PV_STDIO_CAPTURE };
 enum pv_mount_access { PV_MOUNT_READ, PV_MOUNT_STAGE, PV_MOUNT_WRITE };
 
@@ -36,6 +42,12 @@ struct pv_root {
         enum pv_root_kind kind;
         char *target; /* the host's directory: the lowest layer, and where apply publishes */
         char *view;   /* where the command sees it; the same, except for --mount SRC:DST:stage */
+};
+
+/* A port of the sandbox that can be reached on the host. */
+struct pv_publication {
+        struct pv_netaddr addr; /* of the host */
+        uint16_t host_port, port;
 };
 
 /* 0 means that no limit was asked for. */
@@ -61,6 +73,9 @@ struct pv_plan {
         bool allow_userns;
         enum pv_filesystem filesystem;
         enum pv_net_mode net;
+        struct pv_netpolicy netpolicy; /* of RULES and PROXY */
+        struct pv_publication *publications;
+        size_t n_publications;
         enum pv_home_mode home_mode;
         enum pv_stdio stdio;
         struct pv_limits limits;

@@ -30,8 +30,11 @@ struct pv_request {
         struct pv_strv device;
 
         int overlaynet; /* enum pv_request_net */
-        bool overlaynet_deny_all;
-        int executor; /* enum pv_request_executor */
+        bool overlaynet_deny_all, overlaynet_allow_private_ips;
+        struct pv_strv overlaynet_allow, overlaynet_deny, overlaynet_limit;
+        struct pv_strv user_allow, user_deny; /* those of the configuration file: a layer of their own */
+        struct pv_strv publish;               /* [ADDR:]HOSTPORT:PORT */
+        int executor;                         /* enum pv_request_executor */
 
         struct pv_strv pass_env;
         bool clear_pass_env; /* those of the configuration file do not count */
