@@ -16,6 +16,22 @@
 #include "evidence/observation.h"
 #include "policy/plan.h"
 
+/*
+ * The inside of the network namespace of a PV_NET_RULES plan, which the caller furnishes: the boundary makes the
+ * namespace and knows nothing of rules. Both functions run on the sandbox side, trusted, before anything hostile.
+ */
+#define PV_BOUNDARY_NET_FDS 16
+struct pv_boundary_network {
+        /*
+         * In pid 1, which owns the fresh namespace, with the host's file system still in view; may fork. Fills at most
+         * PV_BOUNDARY_NET_FDS of fd[] (-1 before) with what the supervisor gets, and says how it is done in mechanism.
+         */
+        int (*enter)(void *ctx, int *fd, char mechanism[96], struct pv_err *err);
+        /* In the launcher, a fork of pid 1: what the command's environment needs besides. */
+        void (*adapt)(void *ctx, struct pv_strv *env);
+        void *ctx;
+};
+
 struct pv_boundary_spec {
         const struct pv_plan *plan;
         const struct pv_overlay *overlays; /* one a staged root, in the order of plan->roots */
@@ -24,7 +40,8 @@ struct pv_boundary_spec {
                                 what is in it is removed by the caller afterwards; NULL: there is none */
         int stdio[3];        /* descriptors that become 0, 1, 2; borrowed */
         bool terminal;       /* stdio[0] is the person's terminal: hand over its foreground group */
-        bool skip_probes;    /* `inspect`, contained git: probes are recorded as not run */
+        const struct pv_boundary_network *network; /* of a PV_NET_RULES plan; else NULL */
+        bool skip_probes;                          /* `inspect`, contained git: probes are recorded as not run */
 };
 
 struct pv_boundary; /* a running boundary; opaque */
@@ -49,7 +66,7 @@ enum pv_end {
 
 struct pv_exit {
         enum pv_end end;
-        int code; /* exit code, or the signal's number */
+        int code;    /* exit code, or the signal's number */
         bool by_key; /* a key of the terminal (Ctrl-C) sent the signal: shells want to see it in our own end, too */
         struct rusage usage;
         uint64_t started_ms, ended_ms; /* CLOCK_MONOTONIC */
@@ -66,6 +83,9 @@ int pv_boundary_wait(struct pv_boundary *b, struct pv_exit *out, struct pv_err *
  * stage's comparison of the view with the host at stop. Borrowed; fd -1 when there is none.
  */
 struct pv_pathfd pv_boundary_view(const struct pv_boundary *b, size_t i);
+
+/* What pv_boundary_network.enter() opened as fd[i], or -1. The caller's from now on. */
+int pv_boundary_take_net_fd(struct pv_boundary *b, size_t i);
 
 /* The host pid of the sandbox's pid 1, for the job's record. */
 pid_t pv_boundary_init_pid(const struct pv_boundary *b);

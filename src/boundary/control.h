@@ -14,6 +14,7 @@
 #define PV_CONTROL_PROC   "own-proc"          /* [host_writes] the pid namespace's proc, host-wide parts read-only */
 #define PV_CONTROL_HOME   "private-home"      /* [sensitive_paths] HOME is empty, or a masked throw-away view */
 #define PV_CONTROL_NETNS  "network-namespace" /* [network] */
+#define PV_CONTROL_PROXY  "http-proxy"        /* [network] */
 #define PV_CONTROL_ENV    "clean-environment" /* [credentials] */
 #define PV_CONTROL_FDS    "no-inherited-fds"  /* [credentials] */
 #define PV_CONTROL_PIDNS  "pid-namespace"     /* [subprocesses] dies with the supervisor, sees no host process */

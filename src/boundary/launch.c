@@ -14,9 +14,9 @@
  *   view, id maps, canaries
  *   fork ------------------------> own namespaces
  *   cgroup, id maps
- *   GO --------------------------> loopback, mounts, pivot_root,
+ *   GO --------------------------> network's inside, mounts, pivot_root,
  *                                  verify, namespace limits
- *                       <--views--
+ *                       <--views, network's sockets--
  *                                  fork ---------------------------> inner user namespace
  *                                  id maps, one byte --------------> group, terminal, descriptors, directory,
  *                                  closes all but control            capabilities, Landlock, filter, limits,
@@ -68,11 +68,11 @@ pid_t pv_launch_fork(int flags, int *pidfd)
 static int namespaces_of(const struct pv_plan *p)
 {
         bool sandbox = p->filesystem == PV_FS_SANDBOX;
-        if (!sandbox && p->n_roots == 0 && p->net == PV_NET_AMBIENT)
+        if (!sandbox && p->n_roots == 0 && (p->net == PV_NET_AMBIENT || p->net == PV_NET_PROXY))
                 return 0;
         return CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID |
                (sandbox ? CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP : 0) |
-               (p->net == PV_NET_DENY_ALL ? CLONE_NEWNET : 0);
+               (p->net == PV_NET_DENY_ALL || p->net == PV_NET_RULES ? CLONE_NEWNET : 0);
 }
 
 bool pv_launch_allows_userns(const struct pv_plan *plan)
@@ -177,7 +177,7 @@ static int check_alive(const struct pv_boundary *b, struct pv_err *err)
 static int await_exec(struct pv_launch *l, struct pv_err *err)
 {
         struct pv_boundary *b = l->b;
-        if (pv_report_collect(l->report[0], l->obs, b->views, b->n_views, err) < 0) {
+        if (pv_report_collect(l->report[0], l->obs, b->views, b->n_views, b->net, err) < 0) {
                 if (err->kind == PV_ERR_UNSUPPORTED && err->sys == EPERM && !err->hint[0])
                         (void)pv_userns_explain(EPERM, err);
                 return -1;
@@ -194,6 +194,8 @@ static struct pv_boundary *new_boundary(const struct pv_boundary_spec *spec)
         (void)sigprocmask(SIG_BLOCK, &set, &b->old_mask);
         b->init_pidfd = b->control = b->tty.fd = -1;
         b->timeout_ms = spec->plan->limits.timeout_ms;
+        for (size_t i = 0; i < PV_BOUNDARY_NET_FDS; i++)
+                b->net[i] = -1;
         b->n_views = spec->n_overlays;
         b->views = pv_calloc(b->n_views + 1, sizeof *b->views);
         for (size_t i = 0; i < b->n_views; i++)
@@ -244,6 +246,11 @@ struct pv_pathfd pv_boundary_view(const struct pv_boundary *b, size_t i)
         return (struct pv_pathfd){ i < b->n_views ? b->views[i] : -1 };
 }
 
+int pv_boundary_take_net_fd(struct pv_boundary *b, size_t i)
+{
+        return i < PV_BOUNDARY_NET_FDS ? pv_fd_steal(&b->net[i]) : -1;
+}
+
 pid_t pv_boundary_init_pid(const struct pv_boundary *b)
 {
         return b->init;
@@ -270,6 +277,8 @@ void pv_boundary_free(struct pv_boundary *b)
         pv_tty_close(&b->tty);
         pv_fd_closep(&b->init_pidfd);
         pv_fd_closep(&b->control);
+        for (size_t i = 0; i < PV_BOUNDARY_NET_FDS; i++)
+                pv_fd_closep(&b->net[i]);
         for (size_t i = 0; i < b->n_views; i++)
                 pv_fd_closep(&b->views[i]);
         free(b->views);

@@ -30,6 +30,7 @@ struct pv_launch {
         /* From here on filled by pid 1, for the launcher. */
         struct pv_rename rename; /* when renames is set */
         int share;               /* of pv_mounts_out */
+        char network[96];        /* how the network namespace is furnished; "" when it is empty */
         uint64_t pid_max;
 };
 

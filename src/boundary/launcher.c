@@ -120,6 +120,19 @@ static int check_required(const struct pv_launch *l, struct pv_err *err)
         return 0;
 }
 
+static char *const *environment(const struct pv_launch *l)
+{
+        static char *const none[] = { NULL };
+        const struct pv_boundary_network *n = l->spec->network;
+        struct pv_strv env = { 0 };
+        if (!n || !n->adapt)
+                return l->spec->plan->env.v ? l->spec->plan->env.v : none;
+        for (size_t i = 0; i < l->spec->plan->env.n; i++)
+                pv_strv_add(&env, l->spec->plan->env.v[i]);
+        n->adapt(n->ctx, &env);
+        return env.v ? env.v : none; /* gone with the exec */
+}
+
 static int become_command(struct pv_launch *l, int go, struct pv_err *err)
 {
         const struct pv_plan *p = l->spec->plan;
@@ -156,7 +169,7 @@ static int become_command(struct pv_launch *l, int go, struct pv_err *err)
                 return -1;
         pv_report_observations(l->report[1], l->obs);
         (void)sigprocmask(SIG_SETMASK, &l->b->old_mask, NULL);
-        return pv_command_exec(p->argv, p->env.v, err);
+        return pv_command_exec(p->argv, environment(l), err);
 }
 
 void pv_launcher_main(struct pv_launch *l, int go)

@@ -84,7 +84,8 @@ static void observe_home(const struct pv_launch *l, struct pv_observations *obs)
 static void observe_namespaces(const struct pv_launch *l, struct pv_observations *obs)
 {
         if (l->namespaces & CLONE_NEWNET)
-                (void)add(obs, PV_DIM_NETWORK, PV_CONTROL_NETNS, "network namespace with a loopback of its own only");
+                (void)add(obs, PV_DIM_NETWORK, PV_CONTROL_NETNS,
+                          l->network[0] ? l->network : "network namespace with a loopback of its own only");
         if (l->namespaces & CLONE_NEWPID)
                 (void)add(obs, PV_DIM_SUBPROCESSES, PV_CONTROL_PIDNS,
                           "pid namespace: dies as one with its first process and the supervisor");
@@ -103,9 +104,19 @@ void pv_observe_sandbox(const struct pv_launch *l, struct pv_observations *obs)
         observe_namespaces(l, obs);
 }
 
+/* Nothing makes a program use it: there is no probe that could be refused. */
+static void observe_proxy(struct pv_observations *obs)
+{
+        struct pv_observation *o = add(obs, PV_DIM_NETWORK, PV_CONTROL_PROXY, "HTTP proxy that the environment names");
+        pv_observation_limit(o, "A program that does not use the proxy reaches the host's network as it is.");
+        pv_observation_conclude(o, PV_LEVEL_COOPERATIVE);
+}
+
 void pv_observe_inheritance(const struct pv_launch *l, struct pv_observations *obs)
 {
         const struct pv_plan *p = l->spec->plan;
+        if (p->net == PV_NET_PROXY)
+                observe_proxy(obs);
         (void)add(obs, PV_DIM_CREDENTIALS, PV_CONTROL_FDS, "close_range(2): standard descriptors alone are inherited");
         if (p->filesystem == PV_FS_SANDBOX)
                 (void)add(obs, PV_DIM_CREDENTIALS, PV_CONTROL_ENV, "variables by allow-list and --pass-env");

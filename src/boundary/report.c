@@ -4,8 +4,9 @@
 #include <string.h>
 #include <sys/socket.h>
 #include "base/fd.h"
+#include "boundary/boundary.h"
 
-enum kind { REPORT_OBSERVATION = 1, REPORT_ERROR, REPORT_VIEW };
+enum kind { REPORT_OBSERVATION = 1, REPORT_ERROR, REPORT_VIEW, REPORT_NET };
 
 struct head {
         int kind;
@@ -49,6 +50,11 @@ void pv_report_view(int fd, size_t index, int view)
         send_parts(fd, (struct head){ REPORT_VIEW, (unsigned)index }, NULL, 0, view);
 }
 
+void pv_report_net(int fd, size_t index, int net)
+{
+        send_parts(fd, (struct head){ REPORT_NET, (unsigned)index }, NULL, 0, net);
+}
+
 union body {
         struct pv_observation observation;
         struct pv_err failure;
@@ -84,7 +90,7 @@ static ssize_t receive(int fd, struct head *head, union body *body, int *passed)
         return n;
 }
 
-int pv_report_collect(int fd, struct pv_observations *obs, int *views, size_t n_views, struct pv_err *err)
+int pv_report_collect(int fd, struct pv_observations *obs, int *views, size_t n_views, int *net, struct pv_err *err)
 {
         struct head head;
         union body body;
@@ -107,6 +113,9 @@ int pv_report_collect(int fd, struct pv_observations *obs, int *views, size_t n_
                 } else if (head.kind == REPORT_VIEW && head.index < n_views && passed >= 0) {
                         pv_fd_closep(&views[head.index]);
                         views[head.index] = pv_fd_steal(&passed);
+                } else if (head.kind == REPORT_NET && head.index < PV_BOUNDARY_NET_FDS && passed >= 0) {
+                        pv_fd_closep(&net[head.index]);
+                        net[head.index] = pv_fd_steal(&passed);
                 }
         }
 }

@@ -20,13 +20,15 @@
 void pv_report_observations(int fd, const struct pv_observations *obs);
 void pv_report_error(int fd, const struct pv_err *failure);
 void pv_report_view(int fd, size_t index, int view);
+void pv_report_net(int fd, size_t index, int net);
 
 /*
- * Reads until the end. obs gets what was observed, views[i] (n of them, -1 before) the views. Returns 0 when the end
+ * Reads until the end. obs gets what was observed, views[i] (n of them, -1 before) the views, net[i]
+ * (PV_BOUNDARY_NET_FDS of them, -1 before) what the network namespace holds. Returns 0 when the end
  * came without an error: the command was exec'd, or the sender died - the caller looks.
  * The error that was reported is the one that is set.
  */
-int pv_report_collect(int fd, struct pv_observations *obs, int *views, size_t n, struct pv_err *err);
+int pv_report_collect(int fd, struct pv_observations *obs, int *views, size_t n, int *net, struct pv_err *err);
 
 enum pv_message_kind {
         PV_MESSAGE_GO = 1,       /* to pid 1: the id maps are written */

@@ -120,7 +120,8 @@ static bool has_entries(const char *dir)
 /* Where names are resolved by a file outside /etc (systemd-resolved), that one file, while there is a network. */
 static void add_resolver(struct ctx *c)
 {
-        char *real = c->plan->net == PV_NET_AMBIENT ? realpath("/etc/resolv.conf", NULL) : NULL;
+        bool ambient = c->plan->net == PV_NET_AMBIENT || c->plan->net == PV_NET_PROXY;
+        char *real = ambient ? realpath("/etc/resolv.conf", NULL) : NULL;
         const struct pv_view_step *s = real ? pv_view_at(c->view, real) : NULL;
         if (real && (!s || s->op == PV_VIEW_PRIVATE))
                 pv_view_add(c->view, PV_VIEW_FILE, real, real);

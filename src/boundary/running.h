@@ -13,13 +13,14 @@
 struct pv_boundary {
         pid_t init; /* host pid of the sandbox's init; 0 once reaped */
         int init_pidfd;
-        int control; /* report.h */
+        int control;  /* report.h */
         bool ambient; /* no namespaces: init sweeps up the command's processes, and must live to do it */
         struct pv_tty tty;
         struct pv_cgroup *cgroup; /* or NULL */
         sigset_t old_mask;        /* of the caller, given back when the boundary is freed */
         uint64_t timeout_ms, started_ms;
-        int *views; /* n_views descriptors or -1 */
+        int net[PV_BOUNDARY_NET_FDS]; /* of pv_boundary_network, or -1 */
+        int *views;                   /* n_views descriptors or -1 */
         size_t n_views;
 };
 

@@ -26,6 +26,27 @@ static int raise_loopback(struct pv_err *err)
         return 0;
 }
 
+/* Rules are the caller's; without them the namespace holds its own loopback alone. */
+static int furnish_network(struct pv_launch *l, struct pv_err *err)
+{
+        const struct pv_boundary_network *n = l->spec->network;
+        int fd[PV_BOUNDARY_NET_FDS];
+        if (!(l->namespaces & CLONE_NEWNET))
+                return 0;
+        if (!n)
+                return raise_loopback(err);
+        for (size_t i = 0; i < PV_BOUNDARY_NET_FDS; i++)
+                fd[i] = -1;
+        if (n->enter(n->ctx, fd, l->network, err) < 0)
+                return -1;
+        for (size_t i = 0; i < PV_BOUNDARY_NET_FDS; i++) {
+                if (fd[i] >= 0)
+                        pv_report_net(l->report[1], i, fd[i]);
+                pv_fd_closep(&fd[i]);
+        }
+        return 0;
+}
+
 /* What needs privilege over the namespaces themselves, by the sysctls of a proc that the command never sees. */
 static int limit_namespaces(struct pv_launch *l, int proc, struct pv_err *err)
 {
@@ -74,7 +95,7 @@ static int build(struct pv_launch *l, struct pv_err *err)
                 return prctl(PR_SET_CHILD_SUBREAPER, 1) < 0
                                ? pv_err_set(err, PV_ERR_SYS, errno, "become the reaper of the command's processes")
                                : 0;
-        if ((l->namespaces & CLONE_NEWNET) && raise_loopback(err) < 0)
+        if (furnish_network(l, err) < 0)
                 return -1;
         if (build_view(l, &proc, err) < 0 || limit_namespaces(l, proc, err) < 0)
                 return -1;

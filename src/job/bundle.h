@@ -27,7 +27,8 @@ struct pv_bundle_facts {
         bool started;                               /* the command was started, so the observations are complete */
         const struct pv_exit *exit;                 /* NULL: it still runs, was never started, or is not known */
         const struct pv_changes *changes;           /* NULL: not known, or not staged */
-        const struct pv_err *failure;               /* NULL: none */
+        const json_t *network; /* what the data plane summed up (net/tally.h); NULL: not known, or there is none */
+        const struct pv_err *failure; /* NULL: none */
 };
 
 /* A new reference; NULL only without memory. */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "job/network_json.h"
 #include "job/bundle_sections.h"
 
 #include <assert.h>
@@ -24,7 +25,7 @@ static bool is_wanted(const struct pv_plan *p, enum pv_dimension d)
                 [PV_DIM_HOST_WRITES] = sandboxed,
                 [PV_DIM_READS] = sandboxed,
                 [PV_DIM_SENSITIVE_PATHS] = sandboxed,
-                [PV_DIM_NETWORK] = p->net == PV_NET_DENY_ALL,
+                [PV_DIM_NETWORK] = p->net != PV_NET_AMBIENT,
                 [PV_DIM_CREDENTIALS] = sandboxed,
                 [PV_DIM_SUBPROCESSES] = sandboxed || p->staged,
                 [PV_DIM_RESOURCES] = any_limit(&p->limits),
@@ -119,14 +120,36 @@ json_t *pv_bundle_filesystem(const struct pv_job *job, const struct pv_plan *p, 
                          changes ? json_boolean(changes->n > PV_BUNDLE_CHANGES_MAX) : json_null());
 }
 
-/* In an empty namespace nothing can flow; without one nobody counts. */
-json_t *pv_bundle_network(const struct pv_plan *p, enum pv_level level)
+static const char *interception(const struct pv_plan *p, enum pv_level level)
 {
-        bool closed = p->net == PV_NET_DENY_ALL && level == PV_LEVEL_ENFORCED;
-        return json_pack("{s:s, s:s?, s:o, s:o}", "policy", p->net == PV_NET_DENY_ALL ? "deny-all" : "ambient",
-                         "interception", closed ? "empty-namespace" : NULL, "counters",
-                         closed ? json_pack("{s:i, s:i}", "flows", 0, "bytes", 0) : json_null(), "flows",
-                         closed ? json_array() : json_null());
+        if (p->net == PV_NET_PROXY)
+                return "offered-proxy";
+        if (level != PV_LEVEL_ENFORCED)
+                return NULL;
+        return p->net == PV_NET_DENY_ALL ? "empty-namespace" : p->net == PV_NET_RULES ? "namespace" : NULL;
+}
+
+/* In an empty namespace nothing can flow; otherwise the data plane counts, where there is one. */
+json_t *pv_bundle_network(const struct pv_plan *p, enum pv_level level, const json_t *sums)
+{
+        static const char *const policy[] = {
+                [PV_NET_AMBIENT] = "ambient",
+                [PV_NET_DENY_ALL] = "deny-all",
+                [PV_NET_RULES] = "rules",
+                [PV_NET_PROXY] = "proxy",
+        };
+        const char *how = interception(p, level);
+        bool closed = how && p->net == PV_NET_DENY_ALL;
+        json_t *counters = json_object_get(sums, "counters"), *targets = json_object_get(sums, "targets");
+        if (closed)
+                counters = json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "flows", 0, "refused", 0, "failed", 0,
+                                     "names_refused", 0, "bytes_out", 0, "bytes_in", 0, "events_left_out", 0);
+        else
+                counters = counters ? json_incref(counters) : json_null();
+        targets = closed ? json_array() : targets ? json_incref(targets) : json_null();
+        return json_pack("{s:s, s:s?, s:o, s:o, s:o}", "policy", policy[p->net], "interception", how, "rules",
+                         p->net == PV_NET_RULES || p->net == PV_NET_PROXY ? pv_job_network_json(p) : json_null(),
+                         "counters", counters, "flows", targets);
 }
 
 /* environment: names only */

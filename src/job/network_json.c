@@ -107,6 +107,8 @@ static int read_publication(const json_t *j, struct pv_plan *p, struct pv_err *e
 int pv_job_network_read(const json_t *j, struct pv_plan *p, struct pv_err *err)
 {
         json_t *layers = NULL, *limits = NULL, *publish = NULL;
+        if (!j) /* a job from before there were rules */
+                return 0;
         if (pv_json_get_array(j, "layers", PV_NETPOLICY_LAYERS, &layers, err) < 0 ||
             pv_json_get_array(j, "limits", PV_NETPOLICY_RULES, &limits, err) < 0 ||
             pv_json_get_array(j, "publish", 256, &publish, err) < 0)

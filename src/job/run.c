@@ -33,6 +33,7 @@
 #include "base/syscall.h"
 #include "boundary/boundary.h"
 #include "job/bundle.h"
+#include "job/network.h"
 #include "job/run_report.h"
 #include "job/tally.h"
 #include "policy/admit.h"
@@ -163,6 +164,7 @@ struct lifecycle {
         int null;
         struct pv_observations *observations;
         struct pv_boundary *boundary;
+        struct pv_run_network network;
         bool started;
 };
 
@@ -260,12 +262,23 @@ static int open_capture(struct lifecycle *l, struct pv_err *err)
         return l->null < 0 ? pv_err_set(err, PV_ERR_SYS, errno, "/dev/null") : 0;
 }
 
+static int start_network(struct lifecycle *l, struct pv_err *err)
+{
+        int flags = O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC;
+        pv_auto_fd events = openat(l->job_dir, PV_JOB_EVENTS, flags, 0600);
+        if (events < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "%s", PV_JOB_EVENTS);
+        return pv_run_network_start(&l->network, l->boundary, events, err);
+}
+
 static int start(struct lifecycle *l, struct pv_err *err)
 {
         pv_auto_free char *scratch = pv_path_join(l->live.job->dir, SCRATCH);
         bool capture = l->plan->stdio == PV_STDIO_CAPTURE;
         if (mkdirat(l->job_dir, SCRATCH, 0700) < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "%s", scratch);
+        if (pv_run_network_prepare(&l->network, l->decided->plan, err) < 0)
+                return -1;
         const struct pv_boundary_spec spec = {
                 .plan = l->plan,
                 .overlays = l->overlays,
@@ -274,8 +287,9 @@ static int start(struct lifecycle *l, struct pv_err *err)
                 .stdio = { l->null >= 0 ? l->null : STDIN_FILENO, capture ? l->capture[0] : STDOUT_FILENO,
                            capture ? l->capture[1] : STDERR_FILENO },
                 .terminal = !capture && isatty(STDIN_FILENO),
+                .network = l->network.inside ? &l->network.hooks : NULL,
         };
-        if (pv_boundary_start(&spec, &l->boundary, l->observations, err) < 0)
+        if (pv_boundary_start(&spec, &l->boundary, l->observations, err) < 0 || start_network(l, err) < 0)
                 return -1;
         l->started = true;
         return 0;
@@ -340,6 +354,7 @@ static void write_bundle(const struct lifecycle *l, const struct pv_exit *end, c
                 .started = l->started,
                 .exit = end,
                 .changes = changes,
+                .network = l->network.result,
                 .failure = failure,
         };
         if (pv_bundle_write(&facts, &err) < 0)
@@ -394,6 +409,7 @@ static void follow(struct lifecycle *l, struct pv_run_end *out)
         if (pv_boundary_wait(l->boundary, &end, &err) < 0)
                 pv_log_err(&err);
         ignore_signals();
+        pv_run_network_end(&l->network);
         seal(l);
         pv_boundary_free(l->boundary);
         l->boundary = NULL;
@@ -417,6 +433,7 @@ static void follow(struct lifecycle *l, struct pv_run_end *out)
                 .code = code,
                 .changes = changes,
                 .observations = l->observations,
+                .network = l->network.result,
         };
         pv_run_report(&outcome, l->run->summary);
         *out = (struct pv_run_end){ .code = code, .signal = end.by_key ? end.code : 0 };
@@ -443,6 +460,7 @@ static void give_up(struct lifecycle *l, const struct pv_err *failure)
 static void lifecycle_fini(struct lifecycle *l)
 {
         pv_boundary_free(l->boundary);
+        pv_run_network_fini(&l->network);
         pv_stage_close(l->stage);
         free(l->observations);
         pv_fd_closep(&l->capture[0]);
@@ -464,6 +482,7 @@ int pv_run_execute(const struct pv_run *run, const struct pv_run_plan *decided, 
                 .capture = { -1, -1 },
                 .null = -1,
                 .observations = pv_calloc(1, sizeof *l.observations),
+                .network = PV_RUN_NETWORK_INIT,
         };
         int r = prepare(&l, err);
         if (r == 0)

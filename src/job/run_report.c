@@ -33,6 +33,42 @@ static void say_changes(const struct pv_run_outcome *o)
         pv_log_note("%s: %s, all staged; next: pvisor review", o->job->id, what.s);
 }
 
+enum { REFUSALS_SAID = 5 };
+
+static void say_one_refused(const json_t *t)
+{
+        const char *allow = json_string_value(json_object_get(t, "allow_with"));
+        const char *why = json_string_value(json_object_get(t, "why"));
+        json_int_t port = json_integer_value(json_object_get(t, "port"));
+        pv_auto_free char *suffix = port ? pv_strf(":%lld", (long long)port) : pv_strdup("");
+        pv_log_note("network: refused %s%s, %lldx (%s)", json_string_value(json_object_get(t, "target")), suffix,
+                    (long long)json_integer_value(json_object_get(t, "count")),
+                    allow ? allow
+                    : why ? why
+                          : "by rule");
+}
+
+/* The targets that were refused, how often, and the option that would allow each. */
+static void say_refused(const struct pv_run_outcome *o)
+{
+        size_t i, said = 0, more = 0;
+        json_t *t;
+        json_array_foreach(json_object_get(o->network, "targets"), i, t)
+        {
+                const char *state = json_string_value(json_object_get(t, "state"));
+                if (!state || !pv_streq(state, "refused"))
+                        continue;
+                if (said == REFUSALS_SAID) {
+                        more++;
+                        continue;
+                }
+                say_one_refused(t);
+                said++;
+        }
+        if (more)
+                pv_log_note("network: refused %zu more targets; pvisor review lists them", more);
+}
+
 static void say(const struct pv_run_outcome *o)
 {
         if (!o->exit)
@@ -40,6 +76,8 @@ static void say(const struct pv_run_outcome *o)
         if (o->exit->end == PV_END_TIMEOUT)
                 pv_log_note("%s: ended by the time limit of %.6g s", o->job->id,
                             (double)o->plan->limits.timeout_ms / 1000);
+        if (o->network)
+                say_refused(o);
         if (o->changes)
                 say_changes(o);
         if (o->plan->stdio == PV_STDIO_CAPTURE)

@@ -3,6 +3,7 @@
 #ifndef PV_JOB_RUN_REPORT_H
 #define PV_JOB_RUN_REPORT_H
 
+#include "base/json.h"
 #include "boundary/boundary.h"
 #include "job/store.h"
 #include "stage/change.h"
@@ -14,6 +15,7 @@ struct pv_run_outcome {
         int code;
         const struct pv_changes *changes;           /* NULL: not staged, or not known */
         const struct pv_observations *observations; /* NULL: nothing was started */
+        const json_t *network;                      /* what the data plane summed up; NULL: none */
         const struct pv_err *failure;               /* NULL: none */
 };
 

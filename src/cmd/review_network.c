@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the command reached and what was refused to it, from the bundle's network section. */
+#include <string.h>
+#include "base/json.h"
+#include "cmd/review.h"
+
+enum { TARGETS_SHOWN = 12 };
+
+static const char *text_of(const json_t *object, const char *key)
+{
+        const char *s = json_string_value(json_object_get(object, key));
+        return s ? s : "";
+}
+
+static void put_name(struct pv_str *out, const json_t *target)
+{
+        const char *name = text_of(target, "target");
+        json_int_t port = json_integer_value(json_object_get(target, "port"));
+        bool v6 = strchr(name, ':');
+        pv_str_put(out, v6 && port ? "[" : "");
+        pv_str_put_safe(out, name);
+        pv_str_put(out, v6 && port ? "]" : "");
+        if (port)
+                pv_str_putf(out, ":%lld", (long long)port);
+}
+
+static void put_target(const json_t *target, struct pv_str *out)
+{
+        pv_auto_str name = { 0 };
+        const char *state = text_of(target, "state");
+        put_name(&name, target);
+        pv_str_putf(out, "  %-8s %-40s", state, name.s);
+        json_int_t count = json_integer_value(json_object_get(target, "count"));
+        if (count > 1)
+                pv_str_putf(out, " %lldx", (long long)count);
+        if (pv_streq(state, "reached")) {
+                pv_str_put(out, " sent ");
+                pv_str_put_size(out, (uint64_t)json_integer_value(json_object_get(target, "bytes_out")));
+                pv_str_put(out, ", got ");
+                pv_str_put_size(out, (uint64_t)json_integer_value(json_object_get(target, "bytes_in")));
+        }
+        pv_str_putc(out, '\n');
+        if (!pv_streq(state, "reached") && *text_of(target, "why")) {
+                pv_str_put(out, "           ");
+                pv_str_put_safe(out, text_of(target, "why"));
+                pv_str_putc(out, '\n');
+        }
+        if (*text_of(target, "allow_with")) {
+                pv_str_put(out, "           allow it with ");
+                pv_str_put_safe(out, text_of(target, "allow_with"));
+                pv_str_putc(out, '\n');
+        }
+}
+
+/* What was refused comes first: it is what somebody may have to act on. */
+static size_t put_state(const json_t *targets, const char *state, size_t room, struct pv_str *out)
+{
+        size_t i, left_out = 0;
+        json_t *one;
+        json_array_foreach(targets, i, one)
+        {
+                if (!pv_streq(text_of(one, "state"), state))
+                        continue;
+                if (room == 0) {
+                        left_out++;
+                        continue;
+                }
+                put_target(one, out);
+                room--;
+        }
+        return left_out;
+}
+
+void pv_review_put_network(const struct pv_review *r, struct pv_str *out)
+{
+        static const char *const states[] = { "refused", "failed", "reached" };
+        const json_t *targets = json_object_get(json_object_get(r->bundle, "network"), "flows");
+        if (json_array_size(targets) == 0)
+                return;
+        pv_str_put(out, "\nNetwork\n");
+        for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
+                size_t more = put_state(targets, states[i], TARGETS_SHOWN, out);
+                if (more)
+                        pv_str_putf(out, "  %s %zu more; --json has them all\n", states[i], more);
+        }
+}

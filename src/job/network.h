@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The network of a run: joins the boundary's namespace, the rules and the data plane's process. The theory of operation
+ * of the data plane heads net/plane.c; this is its supervisor's side.
+ */
+#ifndef PV_JOB_NETWORK_H
+#define PV_JOB_NETWORK_H
+
+#include "base/json.h"
+#include "boundary/boundary.h"
+#include "net/plane.h"
+
+struct pv_run_network {
+        const struct pv_plan *plan;
+        struct pv_boundary_network hooks; /* for the boundary's spec, when inside is set */
+        bool inside;                      /* PV_NET_RULES: the namespace is furnished */
+        struct pv_netns_sockets sockets;
+        struct pv_publish *publish;
+        int maker[2];   /* [0] the plane's, [1] whoever makes sockets inside */
+        pid_t plane;    /* 0: none */
+        int control;    /* to the plane; -1 */
+        json_t *result; /* what the plane summed up; NULL: not known, or there was none */
+};
+#define PV_RUN_NETWORK_INIT                        \
+        {                                          \
+                .maker = { -1, -1 }, .control = -1 \
+        }
+
+/*
+ * Before the boundary starts: listens on the published ports (PV_ERR_USAGE names one that is taken) and, for
+ * PV_NET_PROXY, at the proxy's, whose variables are added to plan->env. Nothing to do for other modes.
+ */
+int pv_run_network_prepare(struct pv_run_network *n, struct pv_plan *plan, struct pv_err *err);
+
+/* After the boundary has started: the data plane's process. events: of the job, O_APPEND, borrowed. */
+int pv_run_network_start(struct pv_run_network *n, struct pv_boundary *b, int events, struct pv_err *err);
+
+/* When everything inside is dead: lets the plane deliver the rest, takes its sums into result, reaps it. */
+void pv_run_network_end(struct pv_run_network *n);
+
+void pv_run_network_fini(struct pv_run_network *n);
+
+#endif
