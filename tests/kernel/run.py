@@ -137,6 +137,12 @@ def start_share(work):
     return share, socket
 
 
+def clock_khz():
+    """What this machine's TSC counts."""
+    with open("/proc/cpuinfo") as f:
+        return next((int(float(line.split(":")[1]) * 1000) for line in f if line.startswith("cpu MHz")), 2000000)
+
+
 def boot(unpacked, work, disk, socket):
     """Starts the guest; its console is our pipe."""
     make_initramfs(unpacked, work / "initramfs")
@@ -147,8 +153,9 @@ def boot(unpacked, work, disk, socket):
          "-object", f"memory-backend-memfd,id=mem,size={MEMORY},share=on",
          "-nodefaults", "-no-user-config", "-no-reboot", "-nographic", "-serial", "stdio",
          "-kernel", str(kernel), "-initrd", str(work / "initramfs"),
-         # nokaslr: the relocation takes seconds under TCG.
-         "-append", "console=ttyS0 quiet nokaslr panic=-1 mitigations=off random.trust_cpu=on",
+         # nokaslr: the relocation takes seconds under TCG. tsc_early_khz and lpj: on a busy machine the guest's own
+         # calibration of its clock against the emulated timer fails, and boot stops there; TCG's TSC is this machine's.
+         "-append", f"console=ttyS0 quiet nokaslr tsc_early_khz={clock_khz()} lpj=8000000 panic=-1 mitigations=off",
          "-chardev", f"socket,id=share,path={socket}", "-device", "vhost-user-fs-device,chardev=share,tag=root",
          "-drive", f"id=scratch,file={disk},format=raw,if=none,cache=unsafe", "-device", "virtio-blk-device,drive=scratch",
          "-device", "virtio-rng-device"],
