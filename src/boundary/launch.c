@@ -75,6 +75,24 @@ static int namespaces_of(const struct pv_plan *p)
                (p->net == PV_NET_DENY_ALL || p->net == PV_NET_RULES ? CLONE_NEWNET : 0);
 }
 
+int pv_launch_keep(int *const fds[], size_t n, int first, struct pv_err *err)
+{
+        int after = first + (int)n;
+        for (size_t i = 0; i < n; i++) /* above all places first: one may lie in another's */
+                if (*fds[i] >= 0 && (*fds[i] = fcntl(*fds[i], F_DUPFD_CLOEXEC, after)) < 0)
+                        return pv_err_set(err, PV_ERR_SYS, errno, "keep a descriptor");
+        for (size_t i = 0; i < n; i++) {
+                int place = first + (int)i;
+                if (*fds[i] < 0)
+                        (void)close(place);
+                else if ((*fds[i] = dup3(*fds[i], place, O_CLOEXEC)) < 0)
+                        return pv_err_set(err, PV_ERR_SYS, errno, "keep a descriptor");
+        }
+        if (pv_sys_close_range((unsigned)after, ~0U, 0) < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "close what was inherited");
+        return 0;
+}
+
 bool pv_launch_allows_userns(const struct pv_plan *plan)
 {
         return plan->allow_userns || (plan->filesystem == PV_FS_HOST && !plan->safe && !plan->strict);

@@ -49,6 +49,12 @@ _Noreturn void pv_launcher_main(struct pv_launch *l, int go);
 /* May the command make user namespaces of its own? Not in a sandbox, unless it was asked for. */
 bool pv_launch_allows_userns(const struct pv_plan *plan);
 
+/*
+ * Moves these descriptors (-1: there is none, its place is closed) to first, first + 1, ..., close-on-exec, whatever
+ * lies there now, and closes all behind them. Each *fds[i] becomes its new number.
+ */
+int pv_launch_keep(int *const fds[], size_t n, int first, struct pv_err *err);
+
 /* Reports what is known and the failure, and exits: a child past its point of no return. */
 _Noreturn void pv_launch_fail(const struct pv_launch *l, const struct pv_err *err);
 

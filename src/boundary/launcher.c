@@ -28,14 +28,14 @@
 #include "boundary/report.h"
 #include "boundary/seccomp.h"
 
-/* Where the descriptors lie that live until the exec; all close-on-exec. */
-enum { FD_REPORT = 3, FD_CANARY, FD_SUPERVISOR, FD_SHARE, FD_FIRST_CLOSED };
+/* The first of the descriptors that live until the exec; all close-on-exec. */
+#define FD_REPORT 3
 
 static int place_stdio(const int stdio[3], struct pv_err *err)
 {
         int high[3];
         for (int i = 0; i < 3; i++)
-                if ((high[i] = fcntl(stdio[i], F_DUPFD_CLOEXEC, FD_FIRST_CLOSED)) < 0)
+                if ((high[i] = fcntl(stdio[i], F_DUPFD_CLOEXEC, FD_REPORT)) < 0)
                         return pv_err_set(err, PV_ERR_SYS, errno, "standard descriptor %d", i);
         for (int i = 0; i < 3; i++)
                 if (dup2(high[i], i) < 0)
@@ -43,24 +43,11 @@ static int place_stdio(const int stdio[3], struct pv_err *err)
         return 0;
 }
 
-/* Moves what is still needed to its fixed place and closes all else. */
+/* What is still needed moves to its fixed place, all else is closed. */
 static int close_inherited(struct pv_launch *l, struct pv_err *err)
 {
         int *const kept[] = { &l->report[1], &l->canary.dir_fd, &l->canary.supervisor_fd, &l->share };
-        int high[sizeof kept / sizeof *kept];
-        for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
-                high[i] = *kept[i] < 0 ? -1 : fcntl(*kept[i], F_DUPFD_CLOEXEC, FD_FIRST_CLOSED);
-        for (int i = 0; i < (int)(sizeof kept / sizeof *kept); i++) {
-                int fd = FD_REPORT + i;
-                if (high[i] < 0)
-                        (void)close(fd);
-                else if (dup3(high[i], fd, O_CLOEXEC) < 0)
-                        return pv_err_set(err, PV_ERR_SYS, errno, "keep descriptor %d", fd);
-                *kept[i] = high[i] < 0 ? -1 : fd;
-        }
-        if (pv_sys_close_range(FD_FIRST_CLOSED, ~0U, 0) < 0)
-                return pv_err_set(err, PV_ERR_SYS, errno, "close what was inherited");
-        return 0;
+        return pv_launch_keep(kept, sizeof kept / sizeof *kept, FD_REPORT, err);
 }
 
 static bool is_root(const struct pv_launch *l)

@@ -2,6 +2,7 @@
 #include "boundary/launch.h"
 
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <net/if.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -14,8 +15,8 @@
 #include "boundary/observe.h"
 #include "boundary/report.h"
 
-/* Where init's descriptors lie once all else is closed. */
-enum { FD_CONTROL = 3, FD_TTY, FD_RENAME, FD_FIRST_CLOSED };
+/* The first of the descriptors that init lives with. */
+#define FD_CONTROL 3
 
 static int raise_loopback(struct pv_err *err)
 {
@@ -126,26 +127,22 @@ static int start_launcher(struct pv_launch *l, pid_t *out, struct pv_err *err)
         return write(go[1], "", 1) == 1 ? 0 : pv_err_set(err, PV_ERR_SYS, errno, "wake the launcher");
 }
 
-/* Nothing is left to init but the control channel, the terminal and where the rename helper's listener waits. */
-static int shed(struct pv_launch *l)
+/*
+ * Nothing is left to init but the control channel, the terminal, where the rename helper's listener waits, and the
+ * right over its children that it has as the maker of their user namespace.
+ */
+static int shed(struct pv_launch *l, struct pv_err *err)
 {
+        struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+        struct __user_cap_data_struct none[2] = { { 0 } };
         int *const kept[] = { &l->control[1], &l->b->tty.fd, &l->rename.to_init[1] };
-        enum { KEPT = sizeof kept / sizeof *kept };
-        int high[KEPT];
-        for (int i = 0; i < KEPT; i++) {
-                high[i] = *kept[i] < 0 ? -1 : fcntl(*kept[i], F_DUPFD_CLOEXEC, FD_FIRST_CLOSED);
-                if (*kept[i] >= 0 && high[i] < 0)
-                        return -1;
-        }
-        for (int i = 0; i < KEPT; i++) {
-                int fd = FD_CONTROL + i;
-                if (high[i] < 0)
-                        (void)close(fd);
-                else if (dup3(high[i], fd, O_CLOEXEC) < 0)
-                        return -1;
-                *kept[i] = high[i] < 0 ? -1 : fd;
-        }
-        return pv_sys_close_range(0, 2, 0) < 0 || pv_sys_close_range(FD_FIRST_CLOSED, ~0U, 0) < 0 ? -1 : 0;
+        if (pv_launch_keep(kept, sizeof kept / sizeof *kept, FD_CONTROL, err) < 0)
+                return -1;
+        if (pv_sys_close_range(0, 2, 0) < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "close what was inherited");
+        if (l->namespaces && (syscall(SYS_capset, &head, none) < 0 || prctl(PR_SET_DUMPABLE, 0) < 0))
+                return pv_err_set(err, PV_ERR_SYS, errno, "drop init's capabilities");
+        return 0;
 }
 
 void pv_launch_fail(const struct pv_launch *l, const struct pv_err *err)
@@ -169,7 +166,7 @@ void pv_sandbox_main(struct pv_launch *l)
                 _exit(1);
         if (build(l, &err) < 0 || start_launcher(l, &command, &err) < 0)
                 pv_launch_fail(l, &err);
-        if (shed(l) < 0)
+        if (shed(l, &err) < 0) /* the launcher has the report: without init it ends, and that is seen */
                 _exit(1);
         const struct pv_init init = {
                 .command = command,
