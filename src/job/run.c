@@ -180,6 +180,9 @@ static int create_job(struct lifecycle *l, struct pv_err *err)
         };
         if (pv_job_create(&birth, &l->live, err) < 0)
                 return -1;
+        pv_log_debug("job %s", l->live.job->dir);
+        if (l->live.job->stage_dir)
+                pv_log_debug("stage %s", l->live.job->stage_dir);
         l->job_dir = pv_job_open_dir(l->live.job, err);
         return l->job_dir < 0 ? -1 : 0;
 }
