@@ -14,10 +14,13 @@ echo 'PRIVATE KEY of the demo' >"$HOME/.ssh/id_ed25519"
 bold=$'\e[1m' dim=$'\e[2m' plain=$'\e[0m'
 [ -t 1 ] && [ -z "$NO_COLOR" ] || bold='' dim='' plain=''
 say() { printf '\n%s%s%s\n' "$bold" "$*" "$plain"; }
-show() { # the command as a person would type it, then what it prints
+prompt() { # the command as a person would type it
         printf '%s$ pvisor' "$dim"
-        printf ' %q' "$@"
+        printf ' %s' "$@"
         printf '%s\n' "$plain"
+}
+show() {
+        prompt "$@"
         "$pvisor" "$@"
 }
 
@@ -74,7 +77,8 @@ git status --short
 show drop last
 
 say '4. The record: what the limits were, measured inside the sandbox.'
-show status last --review --json | /usr/bin/python3 -c '
+prompt status last --review --json
+"$pvisor" status last --review --json | /usr/bin/python3 -c '
 import json, sys
 b = json.load(sys.stdin)
 for name, value in b["safety"].items():
