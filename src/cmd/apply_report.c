@@ -74,11 +74,19 @@ static void put_path_line(struct pv_str *b, const struct pv_decision *d, size_t 
         pv_str_putc(b, '\n');
 }
 
+/* Why a change is left, as it is told: git's own files are told in git's words even where nobody asked for them. */
+static enum pv_left told_as(const struct pv_decision *d, size_t i)
+{
+        bool git = d->left[i] == PV_LEFT_NOT_ASKED && d->verdicts.item[i].place == PV_PLACE_GIT &&
+                   !pv_attention_host_runs(d->verdicts.item[i].reasons);
+        return git ? PV_LEFT_GIT : d->left[i];
+}
+
 static size_t count_left(const struct pv_decision *d, enum pv_left why)
 {
         size_t n = 0;
         for (size_t i = 0; i < d->changes->n; i++)
-                n += d->left[i] == why;
+                n += told_as(d, i) == why;
         return n;
 }
 
@@ -89,7 +97,7 @@ static void put_left_paths(struct pv_str *b, const struct pv_decision *d, enum p
                 return;
         pv_str_putf(b, "  %zu %s\n", n, pv_left_text(why));
         for (size_t i = 0; i < d->changes->n && shown < PATHS_SHOWN; i++) {
-                if (d->left[i] != why)
+                if (told_as(d, i) != why)
                         continue;
                 put_path_line(b, d, i);
                 shown++;
