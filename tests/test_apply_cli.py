@@ -294,3 +294,28 @@ def test_staged_git_configuration_runs_nothing_on_the_host(agent, pvisor, worksp
                     ["drop", "--path", "new.txt"]):
         pvisor(*command, cwd=workspace)
         assert not bait.exists(), command
+
+
+# ---- recovery ----
+
+@pytest.mark.parametrize("command", [["apply", "--all"], ["undo"], ["drop"], ["checkpoint"],
+                                     ["run", "--continue", "last", "--", "true"]])
+def test_the_next_command_finishes_what_a_crash_left_and_says_so(agent, pvisor, run, pv, workspace, command, environment):
+    """apply is killed at its first exchange; whatever comes next puts the target right and tells it in one line."""
+    before = tree.snapshot(workspace)
+    agent("echo 1 >> README.md; echo 2 >> src/main.c; echo 3 >> docs/guide.txt")
+    killed = run(["strace", "-f", "-o", "/dev/null", "-e", "inject=renameat2:signal=KILL:when=2", pv, "apply", "--all"],
+                 cwd=workspace)
+    assert killed.code != 0
+    if "Operation not permitted" in killed.err:
+        pytest.skip("no ptrace here")
+    (job,) = jobs.job_dirs(environment)
+    assert (job / "stage/journal").exists()
+    result = pvisor(*command, cwd=workspace, code=None)
+    said = [line for line in result.err.splitlines() if "batch" in line or "cut short" in line or "taken back" in line]
+    assert said, result
+    if command[0] in ("drop", "checkpoint", "run"):
+        tree.assert_same(before, tree.snapshot(workspace))
+    if command[0] == "apply":
+        assert (workspace / "README.md").read_text().endswith("1\n")
+    assert not (job / "stage/journal").exists() or command[0] == "apply"

@@ -59,7 +59,7 @@ static char *next_name(const struct pv_strv *taken)
         }
 }
 
-static int make(const struct pv_job *job, const struct checkpoint_options *o, struct pv_err *err)
+static int make(struct pv_job *job, const struct checkpoint_options *o, struct pv_err *err)
 {
         pv_auto_stage s = NULL;
         pv_auto_strv taken = { 0 };

@@ -53,9 +53,21 @@ int pv_cmd_stage_look(const struct pv_job *job, struct pv_stage **out, struct pv
         return pv_stage_open(job->stage_dir, PV_STAGE_LOOK, out, err);
 }
 
-int pv_cmd_stage_take(const struct pv_job *job, const char *verb, struct pv_stage **out, struct pv_err *err)
+/* Finishes what a crash left, and says so in one line. */
+static int recover(struct pv_job *job, struct pv_stage *s, struct pv_err *err)
 {
         const char *did = NULL;
+        if (pv_apply_recover(s, &did, err) < 0)
+                return pv_err_wrap(err, "finish a batch that was cut short");
+        if (!did)
+                return 0;
+        pv_log_note("%s", did);
+        pv_job_event(job, "recovered", json_pack("{s:s}", "what", did));
+        return pv_cmd_recount(job, s, err);
+}
+
+int pv_cmd_stage_take(struct pv_job *job, const char *verb, struct pv_stage **out, struct pv_err *err)
+{
         pv_auto_stage s = NULL;
         if (check_staged(job, verb, err) < 0)
                 return -1;
@@ -71,12 +83,8 @@ int pv_cmd_stage_take(const struct pv_job *job, const char *verb, struct pv_stag
                                           job->id);
                 return pv_err_wrap(err, "%s", verb);
         }
-        if (pv_apply_recover(s, &did, err) < 0)
-                return pv_err_wrap(err, "%s: finish an interrupted batch", verb);
-        if (did) {
-                pv_log_note("%s", did);
-                pv_job_event(job, "recovered", json_pack("{s:s}", "what", did));
-        }
+        if (recover(job, s, err) < 0)
+                return pv_err_wrap(err, "%s", verb);
         *out = pv_steal(&s);
         return 0;
 }
@@ -90,6 +98,20 @@ void pv_cmd_tally(const struct pv_stage *stage, const struct pv_changes *changes
         pv_tally_changes(roots, n_roots, changes, out);
 }
 
+/* Paths of batches that still stand. */
+static long long count_applied(struct pv_stage *s)
+{
+        pv_auto_free struct pv_batch *batches = NULL;
+        struct pv_err ignored = PV_ERR_INIT;
+        size_t n = 0;
+        long long paths = 0;
+        if (pv_batches_list(s, &batches, &n, &ignored) < 0)
+                return 0;
+        for (size_t i = 0; i < n; i++)
+                paths += batches[i].undone ? 0 : (long long)batches[i].n_paths;
+        return paths;
+}
+
 int pv_cmd_recount(struct pv_job *job, struct pv_stage *stage, struct pv_err *err)
 {
         struct pv_tally tally;
@@ -99,6 +121,7 @@ int pv_cmd_recount(struct pv_job *job, struct pv_stage *stage, struct pv_err *er
         pv_cmd_tally(stage, changes, &tally);
         job->changes = (long long)changes->n;
         job->pending = (long long)tally.paths;
+        job->applied = count_applied(stage);
         return pv_job_save_decisions(job, err);
 }
 

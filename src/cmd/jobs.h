@@ -21,13 +21,13 @@ int pv_cmd_workspace(char **out, struct pv_err *err);
  * Opens the job's stage to decide on it: takes its lock, finishes what a crash left and says so in one line. verb is
  * for errors ("apply"). PV_ERR_STATE: not staged, or dropped; PV_ERR_BUSY: it runs, or somebody else decides.
  */
-int pv_cmd_stage_take(const struct pv_job *job, const char *verb, struct pv_stage **out, struct pv_err *err);
+int pv_cmd_stage_take(struct pv_job *job, const char *verb, struct pv_stage **out, struct pv_err *err);
 /* Opens it for looking. */
 int pv_cmd_stage_look(const struct pv_job *job, struct pv_stage **out, struct pv_err *err);
 
 /* The changes as a person counts them. */
 void pv_cmd_tally(const struct pv_stage *stage, const struct pv_changes *changes, struct pv_tally *out);
-/* Counts what is staged into job->changes, notes it and the end of a lost job in the store. */
+/* Counts anew what is staged and what was applied, and notes it (and the end of a lost job) in the store. */
 int pv_cmd_recount(struct pv_job *job, struct pv_stage *stage, struct pv_err *err);
 
 /* To stdout, whole. 0 or -1. The text is emptied, the reference taken. */

@@ -54,20 +54,6 @@ static int show(const struct pv_job *job, struct pv_stage *s, bool json, struct 
         return pv_cmd_print(&text, err);
 }
 
-/* Paths of batches that still stand. */
-static long long count_applied(struct pv_stage *s)
-{
-        pv_auto_free struct pv_batch *batches = NULL;
-        struct pv_err ignored = PV_ERR_INIT;
-        size_t n = 0;
-        long long paths = 0;
-        if (pv_batches_list(s, &batches, &n, &ignored) < 0)
-                return 0;
-        for (size_t i = 0; i < n; i++)
-                paths += batches[i].undone ? 0 : (long long)batches[i].n_paths;
-        return paths;
-}
-
 static json_t *result_json(const struct pv_job *job, const struct pv_stage *s, const struct pv_apply_result *r)
 {
         return json_pack("{s:s, s:s, s:I, s:b, s:o}", "job", job->id, "batch", r->batch, "undone",
@@ -97,7 +83,6 @@ static int undo(struct pv_job *job, struct pv_stage *s, const struct undo_option
                 pv_job_event(job, "undone",
                              json_pack("{s:s, s:I}", "batch", r->batch, "paths", (json_int_t)r->applied));
         }
-        job->applied = count_applied(s);
         if (pv_cmd_recount(job, s, &ignored) < 0)
                 pv_log_warn("%s", ignored.msg);
         if (o->json && pv_cmd_print_json(result_json(job, s, r), &ignored) < 0)
