@@ -61,9 +61,8 @@ def test_contradictions_are_refused(pvisor, workspace, options):
 
 
 @pytest.mark.parametrize("options", [
-    ["--executor", "container"], ["--executor", "vm"], ["--overlaynet", "proxy"], ["--overlaynet-allow", "example.org"],
-    ["--overlaynet-deny", "example.org"], ["--overlaynet-limit", "1MB"], ["--access", "**/.env:deny"],
-    ["--overlayfs-max-size", "1GB"], ["--container-network", "none"],
+    ["--executor", "container"], ["--executor", "vm"], ["--access", "**/.env:deny"], ["--overlayfs-max-size", "1GB"],
+    ["--container-network", "none"], ["--cpu", "2"],
 ])
 def test_limits_of_later_versions_are_exit_5(refused, options):
     assert "not in this version" in refused(*options, "--", "true", code=5)
