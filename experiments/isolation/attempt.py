@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every configuration runs inside: tries what an agent may and what it must not, prints what it really got.
 
-One argument: the base64 of a JSON object of names and addresses (experiment.py makes it). It knows none of the secrets
+One argument: the base64 of a JSON object of names and addresses (the experiment makes it). It knows none of the secrets
 that it looks for: whoever started it recognises them in what it prints. Each attempt is bounded in time.
 """
 import base64

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Callable, Optional
 
+from bench import peers
+
 TOP = Path(__file__).resolve().parents[2]
 
 
@@ -47,12 +49,12 @@ def ours(name, options, staged=False, expected_safe=False):
 
 
 def peer_directory():
-    return Path(os.environ.get("PV_PEERS", TOP / ".cache" / "peers"))
+    return Path(os.environ.get("PV_PEERS", TOP / "bench" / "out" / "peers"))
 
 
 def published(name, options, stage):
     """`apply last` does not find a job that has a stage of its own: `stage` says what to name instead."""
-    program = str(peer_directory() / "venv" / "bin" / "pvisor")
+    program = str(peer_directory() / "pvisor-sandbox" / "bin" / "pvisor")
     return Configuration(
         name, lambda fixture, words: [program, "spawn", *options, "--", *words],
         lambda: None if os.access(program, os.X_OK) else "not installed (--peers installs it)",
@@ -60,7 +62,7 @@ def published(name, options, stage):
 
 
 def npm_peer(name, program, words_before):
-    path = peer_directory() / "node_modules" / ".bin" / program
+    path = peer_directory() / "npm" / "node_modules" / ".bin" / program
     return Configuration(name, lambda fixture, words: [str(path), *words_before(fixture), *words],
                          lambda: None if path.exists() else "not installed (--peers installs it)")
 
@@ -95,13 +97,13 @@ def podman(fixture, words):
             f"{fixture.workspace}:{fixture.workspace}", "-w", str(fixture.workspace), "--rootfs", str(root), *words]
 
 
-def podman_unusable():
+def podman_unusable(as_root):
     if not shutil.which("podman") or not shutil.which("runc"):
         return "not installed"
-    return None if os.geteuid() == 0 else "set up for root only here"
+    return None if as_root else "set up for root only here"
 
 
-def all_configurations():
+def all_configurations(as_root):
     container = ("--executor", "container", "--container-rootfs", "/")
     return [
         Configuration("native", lambda fixture, words: words),
@@ -114,7 +116,7 @@ def all_configurations():
         ours("pVisor container, writable mount", (*container, "--container-runtime", "runc", "--overlaynet-deny-all")),
         ours("pVisor VM", ("--executor", "vm", "--rootfs", "host", "--stage", "--overlaynet-deny-all"), staged=True,
              expected_safe=True),
-        Configuration("Podman, writable mount", podman, podman_unusable),
+        Configuration("Podman, writable mount", podman, lambda: podman_unusable(as_root)),
         Configuration("bubblewrap, writable bind", bubblewrap,
                       lambda: None if shutil.which("bwrap") else "not installed"),
         npm_peer("codex sandbox", "codex", 
@@ -127,14 +129,7 @@ def all_configurations():
 
 
 def install_peers():
-    """Into an ignored directory; what cannot be had shows as not installed."""
-    directory = peer_directory()
-    directory.mkdir(parents=True, exist_ok=True)
-    venv = directory / "venv"
-    if not (venv / "bin" / "pvisor").exists():
-        subprocess.run(["/usr/bin/python3", "-m", "venv", str(venv)], check=False)
-        subprocess.run([str(venv / "bin" / "pip"), "install", "-q", "pvisor-sandbox==0.3.1"], check=False)
-    if shutil.which("npm"):
-        for package, program in (("@openai/codex", "codex"), ("@anthropic-ai/sandbox-runtime", "srt")):
-            if not (directory / "node_modules" / ".bin" / program).exists():
-                subprocess.run(["npm", "install", "--silent", "--prefix", str(directory), package], check=False)
+    """Into the ignored directory that the benchmark uses, too; what cannot be had shows as not installed."""
+    peer_directory().parent.mkdir(parents=True, exist_ok=True)
+    _, absent = peers.install(peer_directory().parent)
+    return absent

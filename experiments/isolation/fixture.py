@@ -48,7 +48,7 @@ class Listener:
 class Outside:
     """A network namespace that stands for the outside, with a listener in it.
 
-    Needs root, and that the experiment itself runs in a network namespace of its own (experiment.py sees to it): there
+    Needs root, and that the experiment itself runs in a network namespace of its own (it sees to that itself): there
     is then no route to anywhere but this listener.
     """
 

@@ -24,12 +24,11 @@ import tempfile
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-from configurations import TOP, all_configurations, install_peers, pvisor_program  # noqa: E402
-from fixture import Fixture, Outside, python  # noqa: E402
+from .configurations import TOP, all_configurations, install_peers, pvisor_program
+from .fixture import Fixture, Outside, python
 
 HERE = Path(__file__).resolve().parent
-SCRIPTS = ("experiment.py", "fixture.py", "configurations.py", "attempt.py")
+SCRIPTS = ("__main__.py", "fixture.py", "configurations.py", "attempt.py")
 INSIDE = ("inside_read", "inside_write", "inside_socketpair")
 OUTSIDE = ("read_absolute", "read_symlink", "read_proc_root", "read_parent", "write_absolute", "write_symlink",
            "write_workspace_alias", "unix_path", "unix_abstract", "tcp_loopback", "tcp_outside",
@@ -144,8 +143,9 @@ def provenance(arguments, as_user):
 def enter_network_namespace():
     """As root: starts over where no address but this experiment's own can be reached."""
     if os.geteuid() == 0 and shutil.which("ip") and "PV_IN_NETNS" not in os.environ:
-        words = [word for word in sys.argv if word != "--peers"]
-        os.execvpe("unshare", ["unshare", "--net", python(), *words], {**os.environ, "PV_IN_NETNS": "1"})
+        words = [word for word in sys.argv[1:] if word != "--peers"]
+        os.execvpe("unshare", ["unshare", "--net", python(), "-B", "-m", "experiments.isolation", *words],
+                   {**os.environ, "PV_IN_NETNS": "1"})
 
 
 def experiment(arguments):
@@ -154,7 +154,7 @@ def experiment(arguments):
     where = Path(arguments.evidence)
     shutil.rmtree(where, ignore_errors=True)
     where.mkdir(parents=True)
-    chosen = [c for c in all_configurations() if not arguments.only or c.name in arguments.only]
+    chosen = [c for c in all_configurations(os.geteuid() == 0 and as_user is None) if not arguments.only or c.name in arguments.only]
     facts = provenance(arguments, as_user)
     facts["unusable"] = {c.name: reason for c in chosen if (reason := c.unusable())}
     facts["safe"] = [c.name for c in chosen if c.expected_safe]
@@ -220,7 +220,7 @@ def contradictions(evidence, outcome):
         bundle = json.loads(evidence["record"]["out"])
     except ValueError:
         return ["no Run Bundle could be read"]
-    enforced = {o["dimension"] for o in bundle["executor_observations"] if o["level"] == "enforced"}
+    enforced = {dimension for dimension, level in bundle["safety"]["levels"].items() if level == "enforced"}
     return [f"the bundle says {DIMENSION[c]} is enforced, {c} happened"
             for c in OUTSIDE if outcome[c] and DIMENSION.get(c) in enforced]
 
@@ -266,7 +266,8 @@ def main():
     parser.add_argument("--audit-only", action="store_true", help="reread the evidence of an earlier run")
     arguments = parser.parse_args()
     if arguments.peers:
-        install_peers()
+        for line in install_peers():
+            print(line, file=sys.stderr)
     if not arguments.audit_only:
         enter_network_namespace()
         experiment(arguments)
