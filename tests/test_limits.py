@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Resource limits: each one holds, and the same act goes through without it."""
+import pytest
+
+from lib import jobs
+
+FORKS = """
+import os, signal, time
+n, pids = 0, []
+try:
+    while n < %d:
+        pid = os.fork()
+        if pid == 0:
+            signal.pause()
+        pids.append(pid)
+        n += 1
+except OSError as e:
+    print("refused", e.errno)
+for pid in pids:
+    os.kill(pid, 9)
+print(n)
+"""
+
+
+@pytest.fixture
+def python(pvisor, workspace):
+    """python(program, *options, **as for run) -> the run of it under --safe with these options."""
+
+    def call(program, *options, **more):
+        return pvisor("run", "-q", "--safe", *options, "--", "/usr/bin/python3", "-c", program, cwd=workspace, **more)
+
+    return call
+
+
+@pytest.fixture
+def bundle(environment):
+    """The bundle of the newest job."""
+    return lambda: jobs.bundle(max(jobs.job_dirs(environment), key=lambda d: (d / "bundle.json").stat().st_mtime_ns))
+
+
+@pytest.fixture
+def resources(bundle):
+    """{limit: observation} of the newest job."""
+    return lambda: {o["control"]: o for o in bundle()["executor_observations"] if o["dimension"] == "resources"}
+
+
+def test_a_fork_bomb_is_held(python, resources, is_root):
+    assert python(FORKS % 450).out == "450\n"
+    out = python(FORKS % 450, "--max-processes", "20").out.split()
+    limit = resources()["processes"]
+    assert limit["installed"] and limit["level"] == "enforced"
+    # Root without a control group is held by the pid namespace, which lets the first 300 go.
+    assert int(out[-1]) <= (350 if is_root and "pid_max" in limit["mechanism"] else 24)
+    assert out[0] == "refused"
+
+
+def test_a_bomb_that_goes_on_ends_with_the_run(pvisor, workspace, marker):
+    """It forks as fast as it can, for ever; the run's time limit ends it all."""
+    script = f'bomb() {{ : {marker}; bomb | bomb & }}; bomb; sleep 30'
+    pvisor("run", "-q", "--safe", "--max-processes", "40", "--timeout", "2s", "--", "bash", "-c", script,
+           cwd=workspace, code=124, timeout=30)
+
+
+def test_memory_is_held(python, resources, bundle):
+    program = "x = bytearray(400 << 20); print(len(x))"
+    assert python(program).out == f"{400 << 20}\n"
+    result = python(program, "--memory", "200MiB", code=None)
+    assert result.code != 0 and result.out == ""
+    limit = resources()["memory"]
+    assert bundle()["resources"]["effective"]["memory_bytes"] == 200 << 20
+    # What holds each process alone is not called enforced.
+    assert limit["level"] == ("enforced" if limit["mechanism"].startswith("cgroup") else "cooperative")
+
+
+def test_open_files_are_held(python, resources):
+    program = ("import os\nn = 0\ntry:\n    while n < 500:\n        os.open('/dev/null', 0)\n        n += 1\n"
+               "except OSError:\n    pass\nprint(n)")
+    assert python(program).out == "500\n"
+    assert int(python(program, "--max-open-files", "64").out) < 64
+    assert resources()["open-files"]["level"] == "enforced"
+
+
+def test_file_size_is_held(python, resources, bundle):
+    program = ("import signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\ntry:\n    open('big', 'wb').write(bytes(1 << 21))"
+               "\nexcept OSError as e:\n    print(e.errno)\nelse:\n    print('written')")
+    assert python(program).out == "written\n"
+    assert python(program, "--max-file-size", "1MiB").out == "27\n"
+    assert bundle()["resources"]["effective"]["max_file_bytes"] == 1 << 20
+    assert resources()["file-size"]["level"] == "enforced"
+
+
+def test_cpu_time_ends_a_process(pvisor, workspace, resources):
+    pvisor("run", "-q", "--safe", "--max-cpu-time", "1s", "--", "bash", "-c", "while :; do :; done", cwd=workspace,
+           code=128 + 24)
+    assert resources()["cpu-time"]["level"] == "cooperative"
+
+
+def test_limits_cannot_be_raised_again(pvisor, workspace):
+    result = pvisor("run", "-q", "--safe", "--max-open-files", "64", "--", "bash", "-c",
+                    "ulimit -n 65 2>/dev/null && echo raised; ulimit -n", cwd=workspace)
+    assert result.out == "64\n"
+
+
+def test_strict_refuses_a_limit_that_holds_no_more_than_each_process(pvisor, workspace, resources):
+    result = pvisor("run", "-q", "--safe", "--strict", "--max-cpu-time", "1h", "--", "true", cwd=workspace, code=5)
+    assert "resources" in result.err
+
+
+def test_no_core_dumps(pvisor, workspace):
+    """Neither a file in the stage nor a host program that is handed one."""
+    result = pvisor("run", "-q", "--safe", "--", "bash", "-c", "ulimit -c unlimited; ulimit -c", cwd=workspace,
+                    code=None)
+    assert result.out in ("0\n", "1\n")
+
+
+def test_the_record_tells_what_was_asked_and_what_holds(pvisor, workspace, bundle):
+    pvisor("run", "-q", "--safe", "--max-processes", "500", "--max-open-files", "100", "--", "true", cwd=workspace)
+    record = bundle()["resources"]
+    assert record["requested"]["max_processes"] == 500 and record["requested"]["max_open_files"] == 100
+    assert record["effective"]["max_processes"] >= 500 and record["effective"]["max_open_files"] == 100
+    assert record["effective"]["memory_bytes"] is None
