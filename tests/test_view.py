@@ -432,3 +432,13 @@ def test_nothing_of_the_view_is_left_on_the_host(inside, workspace, home, sandbo
     with open("/proc/self/mountinfo", encoding="utf-8") as f:
         assert " pvisor " not in f.read()  # the source that all its mounts name
     assert stat.S_ISDIR(os.stat(workspace).st_mode)
+
+
+# ---- core dumps ----
+
+def test_no_core_file_can_be_asked_for(inside, pvisor, workspace, sandbox):
+    """The kernel writes core files on the host's side (core_pattern): the limit is 0, and stays."""
+    asked = "ulimit -Hc; (ulimit -c unlimited) 2>/dev/null || echo refused"
+    assert inside(sandbox, asked).split() == ["0", "refused"]
+    assert pvisor("run", "-q", "--", "sh", "-c", "ulimit -Hc", cwd=workspace).out.strip() == \
+        subprocess.run(["sh", "-c", "ulimit -Hc"], capture_output=True, text=True, check=True).stdout.strip()
