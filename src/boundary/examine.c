@@ -25,8 +25,6 @@
 #include "boundary/userns.h"
 #include "policy/admit.h"
 
-extern char **environ;
-
 /* A private directory with what a run needs: the workspace, the stage's layers, scratch, a store to hide. */
 struct place {
         char top[64], *work, *upper, *layer, *scratch, *store;

@@ -81,7 +81,7 @@ static int apply_memory(const struct pv_limits *limits, const struct pv_cgroup_e
                         struct pv_observations *obs, struct pv_err *err)
 {
         char mechanism[96];
-        uint64_t effective;
+        uint64_t effective = 0;
         struct pv_observation *o;
 
         if (cgroup->memory_bytes) {
@@ -133,7 +133,7 @@ static int apply_processes(const struct pv_limits *limits, const struct pv_cgrou
 
 static int apply_cpu_time(const struct pv_limits *limits, struct pv_observations *obs, struct pv_err *err)
 {
-        uint64_t seconds = (limits->max_cpu_ms + 999) / 1000, effective;
+        uint64_t seconds = (limits->max_cpu_ms + 999) / 1000, effective = 0;
         struct pv_observation *o;
 
         /* SIGXCPU first, which says what it was; SIGKILL a second later. */
@@ -148,7 +148,7 @@ static int apply_cpu_time(const struct pv_limits *limits, struct pv_observations
 static int apply_simple(int resource, const char *limit, uint64_t wanted, const char *mechanism,
                         struct pv_observations *obs, struct pv_err *err)
 {
-        uint64_t effective;
+        uint64_t effective = 0;
 
         if (set(resource, limit, wanted, wanted, &effective, err) < 0)
                 return -1;
@@ -162,7 +162,7 @@ static int apply_simple(int resource, const char *limit, uint64_t wanted, const 
  */
 static int refuse_core_dumps(struct pv_observations *obs, struct pv_err *err)
 {
-        uint64_t effective;
+        uint64_t effective = 0;
 
         if (set(RLIMIT_CORE, "core dumps", 1, 1, &effective, err) < 0)
                 return -1;
