@@ -20,13 +20,20 @@
  * The inside of the network namespace of a PV_NET_RULES plan, which the caller furnishes: the boundary makes the
  * namespace and knows nothing of rules. Both functions run on the sandbox side, trusted, before anything hostile.
  */
-#define PV_BOUNDARY_NET_FDS 16
+#define PV_BOUNDARY_NET_FDS    16
+#define PV_BOUNDARY_NET_LIMITS 2
+/* What the observation says of it. */
+struct pv_boundary_network_words {
+        char mechanism[96];
+        char limit[PV_BOUNDARY_NET_LIMITS][128]; /* sentences; "" ends */
+};
 struct pv_boundary_network {
         /*
          * In pid 1, which owns the fresh namespace, with the host's file system still in view; may fork. Fills at most
-         * PV_BOUNDARY_NET_FDS of fd[] (-1 before) with what the supervisor gets, and says how it is done in mechanism.
+         * PV_BOUNDARY_NET_FDS of fd[] (-1 before) with what the supervisor gets, and says how it is done in words
+         * (zeroed before).
          */
-        int (*enter)(void *ctx, int *fd, char mechanism[96], struct pv_err *err);
+        int (*enter)(void *ctx, int *fd, struct pv_boundary_network_words *words, struct pv_err *err);
         /* In the launcher, a fork of pid 1: what the command's environment needs besides. */
         void (*adapt)(void *ctx, struct pv_strv *env);
         void *ctx;

@@ -28,9 +28,9 @@ struct pv_launch {
         struct pv_probe_identity *roots; /* of plan->roots[i].target, plan->n_roots of them */
         int report[2], control[2];       /* [0] the supervisor's end */
         /* From here on filled by pid 1, for the launcher. */
-        struct pv_rename rename; /* when renames is set */
-        int share;               /* of pv_mounts_out */
-        char network[96];        /* how the network namespace is furnished; "" when it is empty */
+        struct pv_rename rename;                  /* when renames is set */
+        int share;                                /* of pv_mounts_out */
+        struct pv_boundary_network_words network; /* how the network namespace is furnished; "" when it is empty */
         uint64_t pid_max;
 };
 

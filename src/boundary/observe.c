@@ -81,11 +81,20 @@ static void observe_home(const struct pv_launch *l, struct pv_observations *obs)
         (void)add(obs, PV_DIM_SENSITIVE_PATHS, PV_CONTROL_HOME, mechanism);
 }
 
+static void observe_network(const struct pv_launch *l, struct pv_observations *obs)
+{
+        const struct pv_boundary_network_words *w = &l->network;
+        struct pv_observation *o =
+                add(obs, PV_DIM_NETWORK, PV_CONTROL_NETNS,
+                    w->mechanism[0] ? w->mechanism : "network namespace with a loopback of its own only");
+        for (size_t i = 0; i < PV_BOUNDARY_NET_LIMITS && w->limit[i][0]; i++)
+                pv_observation_limit(o, w->limit[i]);
+}
+
 static void observe_namespaces(const struct pv_launch *l, struct pv_observations *obs)
 {
         if (l->namespaces & CLONE_NEWNET)
-                (void)add(obs, PV_DIM_NETWORK, PV_CONTROL_NETNS,
-                          l->network[0] ? l->network : "network namespace with a loopback of its own only");
+                observe_network(l, obs);
         if (l->namespaces & CLONE_NEWPID)
                 (void)add(obs, PV_DIM_SUBPROCESSES, PV_CONTROL_PIDNS,
                           "pid namespace: dies as one with its first process and the supervisor");

@@ -38,7 +38,7 @@ static int furnish_network(struct pv_launch *l, struct pv_err *err)
                 return raise_loopback(err);
         for (size_t i = 0; i < PV_BOUNDARY_NET_FDS; i++)
                 fd[i] = -1;
-        if (n->enter(n->ctx, fd, l->network, err) < 0)
+        if (n->enter(n->ctx, fd, &l->network, err) < 0)
                 return -1;
         for (size_t i = 0; i < PV_BOUNDARY_NET_FDS; i++) {
                 if (fd[i] >= 0)

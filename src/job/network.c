@@ -11,9 +11,12 @@
 #include <sys/wait.h>
 #include "base/log.h"
 #include "base/syscall.h"
+#include "boundary/caps.h"
+#include "net/nflog.h"
 #include "net/nft.h"
 
 #define SUMMARY_MAX (16U << 20)
+#define MAKER_MS    500   /* for a socket from the namespace; the sandbox may stop whoever makes it */
 #define END_MS      10000 /* for the plane to deliver and to sum up; it takes two seconds at most by itself */
 
 /* ---- on the sandbox side ---- */
@@ -26,7 +29,7 @@ static int start_maker(struct pv_run_network *n, struct pv_err *err)
                 return pv_err_set(err, PV_ERR_SYS, errno, "network namespace: fork");
         if (pid > 0)
                 return 0;
-        if (dup3(n->maker[1], 3, O_CLOEXEC) < 0 && n->maker[1] != 3)
+        if ((dup3(n->maker[1], 3, O_CLOEXEC) < 0 && n->maker[1] != 3) || chdir("/") < 0)
                 _exit(1);
         if (pv_sys_close_range(4, ~0U, 0) < 0 || pv_sys_close_range(0, 2, 0) < 0)
                 _exit(1);
@@ -41,28 +44,51 @@ static void keep_proxy_alone(struct pv_netns_sockets *s)
                         pv_fd_closep(&s->fd[i]);
 }
 
+/* What nftables refuses is told to us where the kernel can; refusing does not depend on it. */
+static int load_rules(struct pv_run_network *n, struct pv_boundary_network_words *words, struct pv_err *err)
+{
+        struct pv_err why = PV_ERR_INIT;
+        n->sockets.log = pv_nflog_open(&why);
+        for (;;) {
+                pv_auto_str rules = { 0 };
+                pv_nft_write_rules(&rules, &n->plan->netpolicy, &n->sockets);
+                if (pv_nft_load(rules.s, rules.len, err) == 0)
+                        break;
+                if (n->sockets.log < 0)
+                        return -1;
+                pv_err_clear(err);
+                pv_fd_closep(&n->sockets.log); /* once more without `log` */
+        }
+        if (n->sockets.log < 0)
+                (void)strcpy(words->limit[0],
+                             "What is refused in connect is not recorded: the kernel lacks nfnetlink_log.");
+        return 0;
+}
+
 /* With nftables: routes lead everything to us. Without: there is no route, and the proxy is what can be reached. */
-static int enter(void *ctx, int *fd, char mechanism[96], struct pv_err *err)
+static int enter(void *ctx, int *fd, struct pv_boundary_network_words *words, struct pv_err *err)
 {
         struct pv_run_network *n = ctx;
-        pv_auto_str rules = { 0 };
         if (pv_netns_set_up_loopback(err) < 0 || pv_netns_listen(&n->sockets, err) < 0)
                 return -1;
-        pv_nft_write_rules(&rules, &n->plan->netpolicy, &n->sockets);
-        if (pv_nft_load(rules.s, rules.len, err) == 0) {
+        if (load_rules(n, words, err) == 0) {
                 if (pv_netns_set_up(err) < 0)
                         return -1;
-                (void)strcpy(mechanism, "network namespace whose every connection nftables hands to pVisor");
+                (void)strcpy(words->mechanism, "network namespace whose every connection nftables hands to pVisor");
         } else if (err->kind == PV_ERR_UNSUPPORTED) {
+                (void)strcpy(words->mechanism, "network namespace with nothing but pVisor's proxy");
+                (void)snprintf(words->limit[0], sizeof words->limit[0],
+                               "Only programs that use the proxy reach anything, and only they are recorded.");
+                (void)snprintf(words->limit[1], sizeof words->limit[1], "%.120s.", err->msg);
                 pv_err_clear(err);
                 keep_proxy_alone(&n->sockets);
-                (void)strcpy(mechanism, "network namespace with nothing but pVisor's proxy (nftables cannot be used)");
         } else {
                 return -1;
         }
         if (n->plan->n_publications && start_maker(n, err) < 0)
                 return -1;
         memcpy(fd, n->sockets.fd, sizeof n->sockets.fd);
+        fd[PV_NETNS_SOCKETS] = n->sockets.log;
         return 0;
 }
 
@@ -118,7 +144,9 @@ static int open_publications(struct pv_run_network *n, struct pv_err *err)
                 if (n->publish[i].fd < 0)
                         return pv_err_wrap(err, "--publish");
         }
-        if (p->n_publications && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, n->maker) < 0)
+        struct timeval most = { .tv_usec = MAKER_MS * 1000 };
+        if (p->n_publications && (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, n->maker) < 0 ||
+                                  setsockopt(n->maker[0], SOL_SOCKET, SO_RCVTIMEO, &most, sizeof most) < 0))
                 return pv_err_set(err, PV_ERR_SYS, errno, "network: make a channel");
         return 0;
 }
@@ -144,6 +172,7 @@ int pv_run_network_prepare(struct pv_run_network *n, struct pv_plan *plan, struc
         n->plan = plan;
         for (size_t i = 0; i < PV_NETNS_SOCKETS; i++)
                 n->sockets.fd[i] = -1;
+        n->sockets.log = -1;
         if (plan->net == PV_NET_PROXY)
                 return open_proxy(n, plan, err);
         if (plan->net != PV_NET_RULES)
@@ -177,12 +206,27 @@ static int close_all_but(int *keep, size_t n)
         return pv_sys_close_range(next, ~0U, 0);
 }
 
+/*
+ * The plane outlives a Ctrl-C and whatever else is meant for the command: only the supervisor ends it, or takes it along. It
+ * works on descriptors it has and resolves names; no capability of root is of use to it.
+ */
+static int stand_apart(pid_t supervisor)
+{
+        sigset_t all;
+        (void)sigfillset(&all);
+        if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != supervisor)
+                return -1;
+        if (setsid() < 0 || sigprocmask(SIG_SETMASK, &all, NULL) < 0 || chdir("/") < 0)
+                return -1;
+        return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ? -1 : pv_caps_set(0);
+}
+
 static _Noreturn void become_plane(struct pv_run_network *n, int control, int events, pid_t supervisor)
 {
         struct pv_err err = PV_ERR_INIT;
         size_t n_keep = 0;
-        pv_auto_free int *keep = pv_calloc(PV_NETNS_SOCKETS + n->plan->n_publications + 3, sizeof *keep);
-        if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != supervisor)
+        pv_auto_free int *keep = pv_calloc(PV_NETNS_SOCKETS + n->plan->n_publications + 4, sizeof *keep);
+        if (stand_apart(supervisor) < 0)
                 _exit(1);
         for (size_t i = 0; i < PV_NETNS_SOCKETS; i++)
                 keep[n_keep++] = n->sockets.fd[i];
@@ -191,6 +235,7 @@ static _Noreturn void become_plane(struct pv_run_network *n, int control, int ev
         keep[n_keep++] = control;
         keep[n_keep++] = events;
         keep[n_keep++] = n->maker[0];
+        keep[n_keep++] = n->sockets.log;
         if (close_all_but(keep, n_keep) < 0)
                 _exit(1);
         const struct pv_plane_spec spec = {
@@ -212,6 +257,7 @@ int pv_run_network_start(struct pv_run_network *n, struct pv_boundary *b, int ev
                 return 0;
         for (size_t i = 0; n->inside && i < PV_NETNS_SOCKETS; i++)
                 n->sockets.fd[i] = pv_boundary_take_net_fd(b, i);
+        n->sockets.log = n->inside ? pv_boundary_take_net_fd(b, PV_NETNS_SOCKETS) : -1;
         pv_fd_closep(&n->maker[1]);
         if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "network: make a channel");
@@ -250,7 +296,7 @@ void pv_run_network_end(struct pv_run_network *n)
         if (n->plane <= 0)
                 return;
         if (read_result(n, &err) < 0) {
-                (void)pv_err_wrap(&err, "network: what passed is not known");
+                (void)pv_err_wrap(&err, "network: closed, and what passed is not known");
                 pv_log_err(&err);
         }
         pv_pid_killp(&n->plane);
@@ -262,6 +308,8 @@ void pv_run_network_fini(struct pv_run_network *n)
         pv_fd_closep(&n->control);
         for (size_t i = 0; n->plan && i < PV_NETNS_SOCKETS; i++)
                 pv_fd_closep(&n->sockets.fd[i]);
+        if (n->plan)
+                pv_fd_closep(&n->sockets.log);
         for (size_t i = 0; n->publish && i < n->plan->n_publications; i++)
                 pv_fd_closep(&n->publish[i].fd);
         free(n->publish);

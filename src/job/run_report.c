@@ -40,8 +40,10 @@ static void say_one_refused(const json_t *t)
         const char *allow = json_string_value(json_object_get(t, "allow_with"));
         const char *why = json_string_value(json_object_get(t, "why"));
         json_int_t port = json_integer_value(json_object_get(t, "port"));
-        pv_auto_free char *suffix = port ? pv_strf(":%lld", (long long)port) : pv_strdup("");
-        pv_log_note("network: refused %s%s, %lldx (%s)", json_string_value(json_object_get(t, "target")), suffix,
+        const char *name = json_string_value(json_object_get(t, "target"));
+        bool v6 = port && name && strchr(name, ':');
+        pv_auto_free char *suffix = port ? pv_strf("%s:%lld", v6 ? "]" : "", (long long)port) : pv_strdup("");
+        pv_log_note("network: refused %s%s%s, %lldx (%s)", v6 ? "[" : "", name ? name : "", suffix,
                     (long long)json_integer_value(json_object_get(t, "count")),
                     allow ? allow
                     : why ? why

@@ -14,7 +14,8 @@
 #define QUESTIONS   1024  /* under way at once; a further one is SERVFAIL */
 #define STREAMS     64    /* TCP connections at once */
 #define STREAM_MS   10000 /* of silence on one */
-#define UDP_BATCH   64    /* datagrams a turn */
+#define SHUT_MS     100
+#define UDP_BATCH   64 /* datagrams a turn */
 #define TTL_S       60
 #define UDP_MESSAGE 4096
 
@@ -45,6 +46,7 @@ struct pv_dns_server {
         struct pv_plane *plane;
         struct pv_watch udp[2], tcp[2];
         size_t n_questions, n_streams;
+        uint64_t reopen_ms; /* TCP is shut until then; 0: it is open */
         struct stream *streams;
 };
 
@@ -107,10 +109,8 @@ static void on_resolved(struct pv_resolve_wait *w, const struct pv_resolved *fou
                 send_answer(q, &(struct pv_dns_answer){ .rcode = rcode });
         }
         q->server->n_questions--;
-        if (q->stream) {
-                q->stream->waiting--;
-                stream_release(q->stream);
-        }
+        if (q->stream)
+                q->stream->waiting--; /* freed by the next tick, not here: this turn may still hold it */
         free(q);
 }
 
@@ -238,9 +238,18 @@ static void stream_ready(struct pv_watch *w, uint32_t events)
         consume(s);
 }
 
+static void set_tcp_doors(struct pv_dns_server *d, uint32_t events)
+{
+        d->reopen_ms = events ? 0 : d->plane->loop.now_us / 1000 + SHUT_MS;
+        for (size_t i = 0; i < 2; i++)
+                (void)pv_loop_set(&d->plane->loop, &d->tcp[i], events);
+}
+
 static void serve_tcp(struct pv_dns_server *d, int listener)
 {
         int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
+                set_tcp_doors(d, 0); /* no room: asked again by the next tick that finds the pause over */
         if (fd < 0)
                 return;
         if (d->n_streams == STREAMS) {
@@ -289,6 +298,8 @@ int pv_dns_server_start(struct pv_plane *p, struct pv_err *err)
 
 void pv_dns_server_tick(struct pv_plane *p)
 {
+        if (!p->dns)
+                return;
         uint64_t now = p->loop.now_us / 1000;
         for (struct stream *s = p->dns->streams, *next; s; s = next) {
                 next = s->next;
@@ -296,6 +307,13 @@ void pv_dns_server_tick(struct pv_plane *p)
                         stream_close(s);
                 stream_release(s);
         }
+        if (p->dns->reopen_ms && now >= p->dns->reopen_ms)
+                set_tcp_doors(p->dns, EPOLLIN);
+}
+
+int pv_dns_server_timeout(const struct pv_plane *p)
+{
+        return !p->dns ? -1 : p->dns->reopen_ms ? SHUT_MS : p->dns->streams ? 1000 : -1;
 }
 
 void pv_dns_server_free(struct pv_plane *p)

@@ -23,7 +23,8 @@
 #define CONNECT_MS           15000 /* one address */
 #define SETUP_MS             45000 /* head, resolution and all addresses */
 #define TICK_MS              250
-#define THROTTLE_MS          5
+#define NEXT_MS              3000 /* one address, when there are others to try */
+#define HEADS                512 /* requests to the proxy that are read at once; each may hold PV_HTTP_HEAD_MAX bytes */
 #define KEEPALIVE_IDLE_S     60
 
 enum flow_state { READING_HEAD, RESOLVING, CONNECTING, RELAYING };
@@ -44,7 +45,9 @@ struct pv_flow {
         struct pv_verdict special; /* why a candidate was passed over */
         int last_error;
         uint64_t started_ms, deadline_ms, setup_deadline_ms;
-        char *head; /* PV_HTTP_HEAD_MAX bytes while the head is read */
+        struct pv_rate **limits; /* both lists of the relay, one behind the other */
+        unsigned next_loopback;  /* published: of the two addresses */
+        char *head;              /* PV_HTTP_HEAD_MAX bytes while the head is read */
         size_t head_len;
         struct pv_http_request request;
         enum pv_http_parse kind; /* CONNECT or FORWARD of a proxied flow */
@@ -84,6 +87,7 @@ static void flow_free(struct pv_flow *f)
                 f->next->self = f->self;
         p->n_flows--;
         p->n_setting_up -= f->state != RELAYING;
+        p->n_heads -= f->head != NULL;
         f->next = p->dead;
         p->dead = f;
 }
@@ -95,6 +99,7 @@ void pv_flow_bury(struct pv_plane *p)
                 p->dead = f->next;
                 free(f->name);
                 free(f->head);
+                free(f->limits);
                 free(f->candidates);
                 free(f);
         }
@@ -191,13 +196,18 @@ static void on_relay_end(struct pv_relay *r, int error)
 static void set_limits(struct pv_flow *f)
 {
         struct pv_plane *p = f->plane;
-        size_t n = 0;
-        for (size_t i = 0; i < p->policy->n_limits && n < PV_RELAY_LIMITS; i++)
+        size_t n = 0, most = p->policy->n_limits;
+        if (most == 0)
+                return;
+        f->limits = pv_calloc(2 * (most + 1), sizeof *f->limits);
+        for (size_t i = 0; i < most; i++)
                 if (pv_match_limit(&p->policy->limits[i], f->name, &f->addr, f->port)) {
-                        f->relay.limit[PV_RELAY_INSIDE][n] = &p->rates[2 * i];
-                        f->relay.limit[PV_RELAY_OUTSIDE][n] = &p->rates[2 * i + 1];
+                        f->limits[n] = &p->rates[2 * i];
+                        f->limits[most + 1 + n] = &p->rates[2 * i + 1];
                         n++;
                 }
+        f->relay.limit[PV_RELAY_INSIDE] = f->limits;
+        f->relay.limit[PV_RELAY_OUTSIDE] = f->limits + most + 1;
 }
 
 /* Small writes must not wait for each other twice, and a peer that is gone must be found out. */
@@ -221,6 +231,7 @@ static void preload_proxied(struct pv_flow *f)
         }
         pv_relay_preload(&f->relay, PV_RELAY_OUTSIDE, f->head + f->request.head, f->head_len - f->request.head);
         pv_freep(&f->head);
+        f->plane->n_heads--;
 }
 
 static void start_relay(struct pv_flow *f)
@@ -244,6 +255,7 @@ static void start_relay(struct pv_flow *f)
 /* ---- connecting ---- */
 
 static void connect_next(struct pv_flow *f);
+static void connect_inside(struct pv_flow *f);
 
 static void far_ready(struct pv_watch *w, uint32_t events)
 {
@@ -259,7 +271,10 @@ static void far_ready(struct pv_watch *w, uint32_t events)
         }
         f->last_error = e;
         close_far(f);
-        connect_next(f);
+        if (f->via == PV_VIA_PUBLISH)
+                connect_inside(f);
+        else
+                connect_next(f);
 }
 
 static socklen_t socket_address(const struct pv_netaddr *a, uint16_t port, struct sockaddr_storage *out)
@@ -286,7 +301,8 @@ static bool begin_connect(struct pv_flow *f, int fd, const struct pv_netaddr *ad
         socklen_t n = socket_address(addr, port, &sa);
         f->state = CONNECTING;
         f->far = (struct pv_watch){ .fd = fd, .ready = far_ready };
-        f->deadline_ms = now_ms(f->plane) + CONNECT_MS;
+        bool others = f->candidates && f->next_candidate < f->candidates->n;
+        f->deadline_ms = now_ms(f->plane) + (others ? NEXT_MS : CONNECT_MS);
         if (fd >= 0 && (connect(fd, (struct sockaddr *)&sa, n) == 0 || errno == EINPROGRESS) &&
             pv_loop_add(&f->plane->loop, &f->far, EPOLLOUT) == 0)
                 return true;
@@ -335,7 +351,7 @@ static void on_resolved(struct pv_resolve_wait *w, const struct pv_resolved *ans
                 return;
         }
         f->candidates = pv_calloc(1, sizeof *f->candidates);
-        *f->candidates = *answer;
+        *f->candidates = *answer; /* not the resolver's: that may expire meanwhile */
         connect_next(f);
 }
 
@@ -352,11 +368,14 @@ static const struct pv_netaddr loopback[2] = {
         { { [15] = 1 } },
 };
 
+static const char not_a_host_port[] =
+        "the host's loopback is reached at ports that a rule names with " PV_PLANE_HOST_NAME;
+
 bool pv_plane_allows_host_port(const struct pv_netpolicy *policy, uint16_t port)
 {
         struct pv_verdict v =
                 port ? pv_match_name_port(policy, PV_PLANE_HOST_NAME, port) : pv_match_name(policy, PV_PLANE_HOST_NAME);
-        return v.kind == PV_VERDICT_ALLOWED && v.rule && v.rule->kind == PV_NETRULE_HOST;
+        return v.kind == PV_VERDICT_ALLOWED && pv_match_names_host(policy, PV_PLANE_HOST_NAME, port);
 }
 
 /* The policy's word on the destination, then the way there. */
@@ -369,9 +388,7 @@ static void go(struct pv_flow *f)
                 if (pv_plane_allows_host_port(p->policy, f->port))
                         connect_to(f, loopback, 2);
                 else
-                        refuse_text(
-                                f,
-                                "the host's loopback is reached at ports that a rule names with " PV_PLANE_HOST_NAME);
+                        refuse_text(f, not_a_host_port);
                 return;
         }
         struct pv_verdict v = f->name ? pv_match_name_port(p->policy, f->name, f->port)
@@ -409,6 +426,34 @@ void pv_flow_accept_redirected(struct pv_plane *p, int fd, bool v6)
                 refuse_text(f, "the address stands for no name");
         else
                 go(f);
+}
+
+/* Why: asked of the policy again, as the rules in the kernel were made from it. */
+void pv_flow_note_refused(struct pv_plane *p, const struct pv_nflog_packet *packet)
+{
+        const char *name = pv_names_find(p->names, &packet->to), *text = NULL;
+        struct pv_verdict v = { .kind = PV_VERDICT_ALLOWED };
+        if (packet->protocol != IPPROTO_TCP)
+                text = "only TCP and DNS lead out";
+        else if (name && pv_streq(name, PV_PLANE_HOST_NAME))
+                text = not_a_host_port;
+        else if (name)
+                v = pv_match_name_port(p->policy, name, packet->port);
+        else if (pv_names_is_synthetic(&packet->to))
+                text = "the address stands for no name";
+        else
+                v = pv_match_address(p->policy, NULL, &packet->to, packet->port);
+        if (!text && v.kind == PV_VERDICT_ALLOWED)
+                text = "a port of pVisor's own";
+        pv_tally_note(p->tally, &(struct pv_flow_record){
+                                        .end = PV_FLOW_REFUSED,
+                                        .via = PV_VIA_CONNECT,
+                                        .name = name,
+                                        .addr = name ? NULL : &packet->to,
+                                        .port = packet->port,
+                                        .text = text,
+                                        .verdict = text ? NULL : &v,
+                                });
 }
 
 static void near_head_ready(struct pv_watch *w, uint32_t events)
@@ -451,19 +496,37 @@ static void near_head_ready(struct pv_watch *w, uint32_t events)
 void pv_flow_accept_proxied(struct pv_plane *p, int fd)
 {
         struct pv_flow *f = flow_new(p, fd, PV_VIA_PROXY);
+        if (p->n_heads == HEADS) {
+                note(f, PV_FLOW_FAILED, 0, "too many requests to the proxy at once", NULL);
+                pv_relay_reset(fd);
+                flow_free(f);
+                return;
+        }
         f->head = pv_calloc(PV_HTTP_HEAD_MAX, 1);
+        p->n_heads++;
         f->near.ready = near_head_ready;
         if (pv_loop_add(&p->loop, &f->near, EPOLLIN) < 0)
                 fail(f, errno, NULL);
+}
+
+/* "localhost" is either loopback address to the servers of the sandbox: IPv4, then IPv6. */
+static void connect_inside(struct pv_flow *f)
+{
+        static const int family[] = { AF_INET, AF_INET6 };
+        while (f->next_loopback < 2) {
+                unsigned i = f->next_loopback++;
+                f->addr = loopback[i];
+                if (begin_connect(f, pv_netns_ask_socket(f->plane->spec->sockets_from, family[i]), &f->addr, f->port))
+                        return;
+        }
+        fail(f, f->last_error, NULL);
 }
 
 void pv_flow_accept_published(struct pv_plane *p, int fd, uint16_t port)
 {
         struct pv_flow *f = flow_new(p, fd, PV_VIA_PUBLISH);
         f->port = port;
-        f->addr = loopback[0];
-        if (!begin_connect(f, pv_netns_ask_socket(p->spec->sockets_from, AF_INET), &loopback[0], port))
-                fail(f, f->last_error, NULL);
+        connect_inside(f);
 }
 
 /* ---- time ---- */
@@ -483,32 +546,37 @@ static void expire(struct pv_flow *f, uint64_t now)
 void pv_flow_tick(struct pv_plane *p)
 {
         uint64_t now = now_ms(p);
-        bool set_up = p->n_setting_up > 0 && now >= p->next_tick_ms;
-        if (!set_up && p->policy->n_limits == 0)
+        if (p->relays.throttled && now >= p->next_resume_ms) {
+                p->next_resume_ms = now + PV_RELAY_THROTTLE_MS;
+                pv_relay_pool_resume(&p->relays);
+        }
+        if (p->n_setting_up == 0 || now < p->next_tick_ms)
                 return;
-        p->next_tick_ms = set_up ? now + TICK_MS : p->next_tick_ms;
+        p->next_tick_ms = now + TICK_MS;
         for (struct pv_flow *f = p->flows, *next; f; f = next) {
                 next = f->next;
-                if (f->state != RELAYING && set_up)
+                if (f->state != RELAYING)
                         expire(f, now);
-                else if (f->state == RELAYING && f->relay.throttled)
-                        pv_relay_resume(&f->relay);
         }
 }
 
 int pv_flow_timeout(const struct pv_plane *p)
 {
-        for (const struct pv_flow *f = p->policy->n_limits ? p->flows : NULL; f; f = f->next)
-                if (f->state == RELAYING && f->relay.throttled)
-                        return THROTTLE_MS;
-        return p->n_setting_up > 0 ? TICK_MS : -1;
+        return p->relays.throttled ? PV_RELAY_THROTTLE_MS : p->n_setting_up > 0 ? TICK_MS : -1;
+}
+
+/* Is there anything that the sandbox sent on a connection that has not reached the far end yet? */
+static bool sent_something(const struct pv_flow *f)
+{
+        char byte;
+        return f->via != PV_VIA_PUBLISH && (f->head_len > 0 || recv(f->near.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0);
 }
 
 bool pv_flow_any_unsent(const struct pv_plane *p)
 {
         for (const struct pv_flow *f = p->flows; f; f = f->next) {
                 enum pv_relay_side sandbox = f->via == PV_VIA_PUBLISH ? PV_RELAY_OUTSIDE : PV_RELAY_INSIDE;
-                if (f->state != RELAYING || !f->relay.from[sandbox].closed)
+                if (f->state == RELAYING ? !f->relay.from[sandbox].closed : sent_something(f))
                         return true;
         }
         return false;

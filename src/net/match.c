@@ -19,6 +19,12 @@ static bool holds_name(const struct pv_netrule *r, const char *name)
         return n > m + 1 && name[n - m - 1] == '.' && memcmp(name + n - m, r->name, m) == 0;
 }
 
+/* ::/0 is no rule about IPv4, though both families share one form. */
+static bool is_v4_rule(const struct pv_netrule *r)
+{
+        return pv_netaddr_is_v4(&r->addr) && r->prefix >= 96;
+}
+
 static bool holds(const struct pv_netrule *r, const struct target *t)
 {
         if (t->port != ANY_PORT && (t->port < r->port_first || t->port > r->port_last))
@@ -30,7 +36,8 @@ static bool holds(const struct pv_netrule *r, const struct target *t)
         case PV_NETRULE_SUFFIX:
                 return t->name && holds_name(r, t->name);
         case PV_NETRULE_PREFIX:
-                return t->addr && pv_netaddr_in_prefix(t->addr, &r->addr, r->prefix);
+                return t->addr && pv_netaddr_is_v4(t->addr) == is_v4_rule(r) &&
+                       pv_netaddr_in_prefix(t->addr, &r->addr, r->prefix);
         }
         return false;
 }
@@ -63,6 +70,12 @@ static struct pv_verdict find_deny(const struct pv_netpolicy *p, const struct ta
         return (struct pv_verdict){ .kind = PV_VERDICT_ALLOWED };
 }
 
+/* 10.0.0.0/8 and fc00::/7 are the widest blocks that anybody means when naming them. */
+static bool is_narrow(const struct pv_netrule *r)
+{
+        return r->prefix >= (is_v4_rule(r) ? 96 + 8 : 7);
+}
+
 /* *by_address: each allow list that there is holds the target by an address rule. */
 static struct pv_verdict find_allow(const struct pv_netpolicy *p, const struct target *t, bool *by_address)
 {
@@ -78,7 +91,8 @@ static struct pv_verdict find_allow(const struct pv_netpolicy *p, const struct t
                 struct target alone = { .addr = t->addr, .port = t->port };
                 bool exact = false;
                 for (size_t k = 0; t->addr && k < l->n_allow; k++)
-                        exact |= l->allow[k].kind == PV_NETRULE_PREFIX && holds(&l->allow[k], &alone);
+                        exact |= l->allow[k].kind == PV_NETRULE_PREFIX && is_narrow(&l->allow[k]) &&
+                                 holds(&l->allow[k], &alone);
                 every &= exact;
                 some = true;
         }
@@ -121,6 +135,16 @@ struct pv_verdict pv_match_address(const struct pv_netpolicy *p, const char *nam
         if (p->allow_private_ips && !loopback && strstr(special, "private"))
                 return v;
         return (struct pv_verdict){ .kind = PV_VERDICT_SPECIAL, .rule = v.rule, .layer = "base", .what = special };
+}
+
+bool pv_match_names_host(const struct pv_netpolicy *p, const char *name, uint16_t port)
+{
+        const struct target t = { .name = name, .port = port };
+        for (size_t i = 0; i < p->n_layers; i++)
+                for (size_t k = 0; k < p->layer[i].n_allow; k++)
+                        if (p->layer[i].allow[k].kind == PV_NETRULE_HOST && holds(&p->layer[i].allow[k], &t))
+                                return true;
+        return false;
 }
 
 bool pv_match_limit(const struct pv_netlimit *l, const char *name, const struct pv_netaddr *addr, uint16_t port)

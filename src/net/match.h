@@ -27,10 +27,14 @@ struct pv_verdict pv_match_name_port(const struct pv_netpolicy *p, const char *n
 
 /*
  * The address that a name resolved to (name not NULL, already allowed): deny rules by address hold, and special addresses
- * need a rule by address or allow_private_ips. Or an address that the sandbox connected to itself (name NULL).
+ * need a rule by address or allow_private_ips. Or an address that the sandbox connected to itself (name NULL). A rule wider
+ * than the widest special block (0.0.0.0/0, 2000::/3) says "the Internet" and names no special address.
  */
 struct pv_verdict pv_match_address(const struct pv_netpolicy *p, const char *name, const struct pv_netaddr *addr,
                                    uint16_t port);
+
+/* True when an allow rule names exactly this host with this port (0: with any), whichever else there are. */
+bool pv_match_names_host(const struct pv_netpolicy *p, const char *name, uint16_t port);
 
 /* True when the limit holds this flow; addr may be NULL. */
 bool pv_match_limit(const struct pv_netlimit *l, const char *name, const struct pv_netaddr *addr, uint16_t port);

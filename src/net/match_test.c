@@ -84,6 +84,13 @@ static void special_addresses_need_a_rule_by_address(void **state)
         assert_int_equal(at(explicit, "a.example", "10.1.1.1", 81), PV_VERDICT_SPECIAL);
         assert_int_equal(at(explicit, NULL, "10.1.1.1", 80), PV_VERDICT_ALLOWED);
         assert_int_equal(at(explicit, "a.example", "192.168.1.1", 80), PV_VERDICT_SPECIAL);
+        pv_auto_free struct built *wide = build(RULES("0.0.0.0/0", "::/0", "a.example"), RULES());
+        for (size_t i = 0; i < sizeof special / sizeof *special; i++) {
+                assert_int_equal(at(wide, "a.example", special[i], 80), PV_VERDICT_SPECIAL);
+                assert_int_equal(at(wide, NULL, special[i], 80), PV_VERDICT_SPECIAL);
+        }
+        assert_int_equal(at(wide, NULL, "93.184.216.34", 80), PV_VERDICT_ALLOWED);
+        assert_int_equal(at(wide, NULL, "2606:2800::1", 80), PV_VERDICT_ALLOWED);
 }
 
 static void private_ips_are_private_and_not_loopback_or_metadata(void **state)

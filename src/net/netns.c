@@ -85,6 +85,28 @@ static int add_address(int nl, const struct address *a, struct pv_err *err)
         return transact(nl, &r, "add an address to lo", err);
 }
 
+/*
+ * The kernel gives a new IPv6 address its local route in a work queue, some time later; what is sent to the address before that
+ * is unreachable. This one, of a lower priority, is there at once.
+ */
+static int add_local_route(int nl, const struct address *a, struct pv_err *err)
+{
+        struct request r;
+        struct rtmsg m = {
+                .rtm_family = a->family,
+                .rtm_dst_len = (unsigned char)(8 * a->size),
+                .rtm_table = RT_TABLE_LOCAL,
+                .rtm_protocol = RTPROT_STATIC,
+                .rtm_scope = RT_SCOPE_HOST,
+                .rtm_type = RTN_LOCAL,
+        };
+        int lo = 1;
+        begin(&r, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, &m, sizeof m);
+        attribute(&r, RTA_DST, a->b, a->size);
+        attribute(&r, RTA_OIF, &lo, sizeof lo);
+        return transact(nl, &r, "add a local route", err);
+}
+
 static int add_default_route(int nl, const struct address *a, struct pv_err *err)
 {
         struct request r;
@@ -156,7 +178,9 @@ int pv_netns_set_up(struct pv_err *err)
         if (nl < 0 || set_lo_up(nl, err) < 0)
                 return -1;
         for (size_t i = 0; i < 2; i++) {
-                if (add_address(nl, &own[i], err) < 0 || add_default_route(nl, &own[i], err) < 0)
+                if (add_address(nl, &own[i], err) < 0 ||
+                    (own[i].family == AF_INET6 && add_local_route(nl, &own[i], err) < 0) ||
+                    add_default_route(nl, &own[i], err) < 0)
                         return pv_err_wrap(err, "%s", i ? "IPv6" : "IPv4");
                 for (size_t k = 0; k < sizeof rules / sizeof *rules; k++)
                         if (add_rule(nl, own[i].family, &rules[k], err) < 0)
@@ -208,9 +232,8 @@ static const struct {
 
 int pv_netns_listen(struct pv_netns_sockets *out, struct pv_err *err)
 {
-        struct pv_netns_sockets s;
+        struct pv_netns_sockets s = { .log = -1 };
         memset(&s.fd, 0xff, sizeof s.fd);
-        memset(&s.port, 0, sizeof s.port);
         for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
                 int *v4 = &s.fd[pairs[i].v4], *v6 = &s.fd[pairs[i].v6];
                 uint16_t port = 0;
@@ -233,6 +256,7 @@ void pv_netns_close(struct pv_netns_sockets *s)
 {
         for (size_t i = 0; i < PV_NETNS_SOCKETS; i++)
                 pv_fd_closep(&s->fd[i]);
+        pv_fd_closep(&s->log);
 }
 
 void pv_netns_serve_sockets(int channel)
@@ -277,8 +301,11 @@ int pv_netns_ask_socket(int channel, int family)
         };
         if (send(channel, &request, 1, MSG_NOSIGNAL) != 1)
                 return -1;
-        if (recvmsg(channel, &m, MSG_CMSG_CLOEXEC) != (ssize_t)sizeof answer || answer != 0 ||
-            control.h.cmsg_type != SCM_RIGHTS || control.h.cmsg_len != CMSG_LEN(sizeof fd)) {
+        ssize_t n = recvmsg(channel, &m, MSG_CMSG_CLOEXEC);
+        if (n < 0 && errno == EAGAIN)
+                (void)shutdown(channel, SHUT_RDWR); /* a late answer would be taken for the next one's */
+        if (n != (ssize_t)sizeof answer || answer != 0 || control.h.cmsg_type != SCM_RIGHTS ||
+            control.h.cmsg_len != CMSG_LEN(sizeof fd)) {
                 errno = answer ? answer : EPROTO;
                 return -1;
         }

@@ -38,9 +38,10 @@ struct pv_netns_sockets {
         /* All on the loopback addresses: a wildcard UDP socket would answer from another address than it was asked at. */
         int fd[PV_NETNS_SOCKETS]; /* listening or bound, non-blocking, close-on-exec; -1 when there is none */
         uint16_t port[PV_NETNS_SOCKETS];
+        int log; /* what nftables refuses (nflog.h); -1: not known */
 };
 
-/* Opens all of them in the caller's namespace, on ports that the kernel chose (the same for v4 and v6). */
+/* Opens all but the log in the caller's namespace, on ports that the kernel chose (the same for v4 and v6). */
 int pv_netns_listen(struct pv_netns_sockets *out, struct pv_err *err);
 void pv_netns_close(struct pv_netns_sockets *s);
 
@@ -49,7 +50,10 @@ void pv_netns_close(struct pv_netns_sockets *s);
  * the channel until its end of file; each request is one byte, AF_INET or AF_INET6, each answer a stream socket.
  */
 void pv_netns_serve_sockets(int channel);
-/* A non-blocking stream socket of the namespace, or -1 with errno. */
+/*
+ * A non-blocking stream socket of the namespace, or -1 with errno. The sandbox can stop or kill that process (it has the same
+ * uid): the channel has a time limit (SO_RCVTIMEO), and is given up for good once it was exceeded.
+ */
 int pv_netns_ask_socket(int channel, int family);
 
 #endif

@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include "net/names.h"
+#include "net/nflog.h"
 
 /* Where Debian and others install it; PATH is the person's and may hold anything. */
 static const char *const nft_programs[] = { "/usr/sbin/nft", "/sbin/nft", "/usr/bin/nft" };
@@ -87,11 +88,14 @@ void pv_nft_write_rules(struct pv_str *out, const struct pv_netpolicy *p, const 
                     "  set synthetic6 { type ipv6_addr; flags interval; elements = { %s } }\n"
                     "  set own4 { type ipv4_addr; flags interval; elements = { 127.0.0.0/8, " PV_NETNS_V4 " } }\n"
                     "  set own6 { type ipv6_addr; elements = { ::1, " PV_NETNS_V6 " } }\n"
-                    "  chain refuse {\n"
-                    "    meta l4proto tcp reject with tcp reset\n"
-                    "    reject with icmpx type admin-prohibited\n"
-                    "  }\n",
+                    "  chain refuse {\n",
                     PV_NAMES_V4_PREFIX, PV_NAMES_V6_PREFIX);
+        if (s->log >= 0)
+                pv_str_putf(out, "    limit rate %d/second burst %d packets log group %d snaplen %d\n",
+                            PV_NFLOG_PER_SEC, PV_NFLOG_BURST, PV_NFLOG_GROUP, PV_NFLOG_SNAPSHOT);
+        pv_str_put(out, "    meta l4proto tcp reject with tcp reset\n"
+                        "    reject with icmpx type admin-prohibited\n"
+                        "  }\n");
         /* Nothing but redirection leads to pVisor's own ports; the other services of the sandbox are its own affair. */
         pv_str_putf(out,
                     "  chain own {\n"

@@ -10,7 +10,7 @@
 #include "net/netns.h"
 #include "policy/netpolicy.h"
 
-/* Appends the ruleset as text for `nft -f -`. */
+/* Appends the ruleset as text for `nft -f -`. What it refuses is told to PV_NFLOG_GROUP when the sockets have a log. */
 void pv_nft_write_rules(struct pv_str *out, const struct pv_netpolicy *policy, const struct pv_netns_sockets *sockets);
 
 /*

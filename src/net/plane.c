@@ -17,7 +17,10 @@
  *
  * Bounds, since the sandbox chooses how much: connections, names, questions, targets and lines in the record, the head of a proxy
  * request, time to connect. Bytes that one side does not take stop the other. When descriptors run out, connections are reset at
- * once and the record says so.
+ * once and the record says so; some are kept from connections, so that names can always be resolved.
+ *
+ * Death. Without this process its sockets are closed: connections are reset, new ones are refused, names are not answered. The
+ * sandbox stays as closed as it was; the supervisor says so at the end. It dies with the supervisor (PR_SET_PDEATHSIG).
  *
  * End. The supervisor shuts its half of the control stream down when the sandbox is dead. What the sandbox sent before and the far
  * end has not yet taken is still delivered, for at most LINGER_MS; then the sums go out through the control stream.
@@ -34,10 +37,13 @@
 #define RESOLVER_THREADS 4
 #define ACCEPT_BATCH     64
 #define LINGER_MS        2000
+#define LOG_BATCH        1024
+#define SHUT_MS          100
 #define DESCRIPTORS      65536 /* two a connection and a few */
+#define OTHERS           256   /* descriptors for all else: the resolver's, the name server's connections */
 
 /* A listening socket and what becomes of its connections. */
-struct door {
+struct pv_door {
         struct pv_watch watch;
         struct pv_plane *plane;
         enum { DOOR_REDIRECTED4, DOOR_REDIRECTED6, DOOR_PROXY, DOOR_PUBLISHED } kind;
@@ -49,7 +55,7 @@ struct control {
         bool ended;
 };
 
-static void admit(struct door *d, int fd)
+static void admit(struct pv_door *d, int fd)
 {
         switch (d->kind) {
         case DOOR_REDIRECTED4:
@@ -65,7 +71,25 @@ static void admit(struct door *d, int fd)
         }
 }
 
-/* Descriptors ran out: a connection left in the queue would wait for ever, so one is taken in with the spare and reset. */
+static void shut_doors(struct pv_plane *p, uint64_t until_ms)
+{
+        for (size_t i = 0; i < p->n_doors; i++)
+                (void)pv_loop_set(&p->loop, &p->doors[i].watch, 0);
+        p->reopen_ms = until_ms;
+}
+
+static void open_doors(struct pv_plane *p)
+{
+        p->reopen_ms = 0;
+        for (size_t i = 0; i < p->n_doors; i++)
+                if (pv_loop_set(&p->loop, &p->doors[i].watch, EPOLLIN) < 0)
+                        p->reopen_ms = p->loop.now_us / 1000 + SHUT_MS;
+}
+
+/*
+ * There is no room: a connection left in the queue would wait for ever, so one is taken in with the spare descriptor and
+ * reset. Should even that fail (the machine's own limit), the queue is left alone for a moment, not asked without pause.
+ */
 static void turn_away(struct pv_plane *p, int listener)
 {
         uint64_t now = p->loop.now_us / 1000;
@@ -73,28 +97,37 @@ static void turn_away(struct pv_plane *p, int listener)
         int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0)
                 pv_relay_reset(fd);
+        else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
+                shut_doors(p, now + SHUT_MS);
         p->reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
-        if (now - p->exhausted_ms >= 1000)
+        if (now - p->exhausted_ms >= 1000 || p->exhausted_ms == 0) {
                 pv_tally_note(p->tally, &(struct pv_flow_record){ .end = PV_FLOW_FAILED,
                                                                   .name = "(any)",
                                                                   .text = "too many connections at once" });
-        p->exhausted_ms = now;
+                p->exhausted_ms = now;
+        }
+}
+
+static bool out_of_room(int error)
+{
+        return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
 }
 
 static void door_ready(struct pv_watch *w, uint32_t events)
 {
-        struct door *d = PV_CONTAINER_OF(w, struct door, watch);
+        struct pv_door *d = PV_CONTAINER_OF(w, struct pv_door, watch);
+        struct pv_plane *p = d->plane;
         (void)events;
-        for (int i = 0; i < ACCEPT_BATCH; i++) {
-                if (d->plane->n_flows == PV_PLANE_FLOWS) {
-                        turn_away(d->plane, w->fd);
+        for (int i = 0; i < ACCEPT_BATCH && p->reopen_ms == 0; i++) {
+                if (p->n_flows >= p->most_flows) {
+                        turn_away(p, w->fd);
                         return;
                 }
                 int fd = accept4(w->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
                 if (fd >= 0)
                         admit(d, fd);
-                else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
-                        turn_away(d->plane, w->fd);
+                else if (out_of_room(errno))
+                        turn_away(p, w->fd);
                 else if (errno != ECONNABORTED && errno != EINTR)
                         return;
         }
@@ -113,6 +146,24 @@ static void resolver_ready(struct pv_watch *w, uint32_t events)
         pv_resolver_deliver(PV_CONTAINER_OF(w, struct resolver_watch, watch)->plane->resolver);
 }
 
+struct log_watch {
+        struct pv_watch watch;
+        struct pv_plane *plane;
+};
+
+static void note_refused(void *ctx, const struct pv_nflog_packet *packet)
+{
+        pv_flow_note_refused(ctx, packet);
+}
+
+static void log_ready(struct pv_watch *w, uint32_t events)
+{
+        (void)events;
+        for (int i = 0; i < LOG_BATCH; i++)
+                if (!pv_nflog_read(w->fd, note_refused, PV_CONTAINER_OF(w, struct log_watch, watch)->plane))
+                        return;
+}
+
 static void control_ready(struct pv_watch *w, uint32_t events)
 {
         char unused[64];
@@ -121,16 +172,22 @@ static void control_ready(struct pv_watch *w, uint32_t events)
                 PV_CONTAINER_OF(w, struct control, watch)->ended = true;
 }
 
-static void raise_descriptor_limit(void)
+/* As many as the person may have, and what that means in connections. */
+static size_t raise_descriptor_limit(void)
 {
         struct rlimit r;
         if (getrlimit(RLIMIT_NOFILE, &r) < 0)
-                return;
-        r.rlim_cur = r.rlim_max == RLIM_INFINITY || r.rlim_max > DESCRIPTORS ? DESCRIPTORS : r.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE, &r); /* what stays low is met by turn_away() */
+                return PV_PLANE_FLOWS;
+        struct rlimit more = r;
+        more.rlim_cur = r.rlim_max == RLIM_INFINITY || r.rlim_max > DESCRIPTORS ? DESCRIPTORS : r.rlim_max;
+        if (more.rlim_cur > r.rlim_cur && setrlimit(RLIMIT_NOFILE, &more) == 0)
+                r = more;
+        size_t n = r.rlim_cur > DESCRIPTORS ? DESCRIPTORS : (size_t)r.rlim_cur;
+        size_t flows = n > 2 * OTHERS ? (n - OTHERS) / 2 : n / 4;
+        return flows > PV_PLANE_FLOWS ? PV_PLANE_FLOWS : flows;
 }
 
-static size_t list_doors(struct pv_plane *p, struct door *doors)
+static void list_doors(struct pv_plane *p)
 {
         const struct pv_plane_spec *s = p->spec;
         static const struct {
@@ -142,19 +199,20 @@ static size_t list_doors(struct pv_plane *p, struct door *doors)
                 { PV_NETNS_PROXY4, DOOR_PROXY },
                 { PV_NETNS_PROXY6, DOOR_PROXY },
         };
+        struct pv_door *doors = p->doors = pv_calloc(4 + s->n_publish, sizeof *p->doors);
         size_t n = 0;
         for (size_t i = 0; i < sizeof own / sizeof *own; i++)
                 if (s->sockets.fd[own[i].socket] >= 0)
-                        doors[n++] = (struct door){ .watch.fd = s->sockets.fd[own[i].socket], .kind = own[i].kind };
+                        doors[n++] = (struct pv_door){ .watch.fd = s->sockets.fd[own[i].socket], .kind = own[i].kind };
         for (size_t i = 0; i < s->n_publish; i++)
-                doors[n++] = (struct door){ .watch.fd = s->publish[i].fd,
-                                            .kind = DOOR_PUBLISHED,
-                                            .port = s->publish[i].port };
+                doors[n++] = (struct pv_door){ .watch.fd = s->publish[i].fd,
+                                               .kind = DOOR_PUBLISHED,
+                                               .port = s->publish[i].port };
         for (size_t i = 0; i < n; i++) {
                 doors[i].plane = p;
                 doors[i].watch.ready = door_ready;
         }
-        return n;
+        p->n_doors = n;
 }
 
 static void make_rates(struct pv_plane *p)
@@ -165,27 +223,33 @@ static void make_rates(struct pv_plane *p)
                 pv_rate_init(&p->rates[i], p->policy->limits[i / 2].bytes_per_second, p->loop.now_us);
 }
 
+static int sooner(int a, int b)
+{
+        return a < 0 ? b : b < 0 || a < b ? a : b;
+}
+
 static int turn(struct pv_plane *p, int most_ms, struct pv_err *err)
 {
-        int ms = pv_flow_timeout(p);
-        if (ms < 0 || (most_ms >= 0 && most_ms < ms))
-                ms = most_ms;
+        int ms = sooner(sooner(most_ms, pv_flow_timeout(p)),
+                        sooner(pv_dns_server_timeout(p), p->reopen_ms ? SHUT_MS : -1));
         if (pv_loop_turn(&p->loop, ms, err) < 0)
                 return -1;
         pv_flow_tick(p);
         pv_dns_server_tick(p);
         pv_flow_bury(p);
+        if (p->reopen_ms && p->loop.now_us / 1000 >= p->reopen_ms)
+                open_doors(p);
         return 0;
 }
 
 /* The sandbox is dead: what it sent is still delivered, nothing new is taken in. */
-static int linger(struct pv_plane *p, struct door *doors, size_t n, struct pv_err *err)
+static int linger(struct pv_plane *p, struct pv_err *err)
 {
         uint64_t end = p->loop.now_us + LINGER_MS * 1000;
-        for (size_t i = 0; i < n; i++) {
-                door_ready(&doors[i].watch, EPOLLIN); /* what still waits in the queue was sent before the end */
-                (void)pv_loop_set(&p->loop, &doors[i].watch, 0);
-        }
+        p->reopen_ms = 0;
+        for (size_t i = 0; i < p->n_doors; i++)
+                door_ready(&p->doors[i].watch, EPOLLIN); /* what still waits in the queue was sent before the end */
+        shut_doors(p, UINT64_MAX);
         while (pv_flow_any_unsent(p) && p->loop.now_us < end)
                 if (turn(p, 20, err) < 0)
                         return -1;
@@ -196,22 +260,22 @@ static int linger(struct pv_plane *p, struct door *doors, size_t n, struct pv_er
 
 static int serve(struct pv_plane *p, struct pv_err *err)
 {
-        struct door *doors = pv_calloc(4 + p->spec->n_publish, sizeof *doors);
-        size_t n = list_doors(p, doors);
         struct resolver_watch resolver = { .watch = { .fd = pv_resolver_fd(p->resolver), .ready = resolver_ready },
                                            .plane = p };
         struct control control = { .watch = { .fd = p->spec->control, .ready = control_ready } };
+        struct log_watch log = { .watch = { .fd = p->spec->sockets.log, .ready = log_ready }, .plane = p };
         int failed = pv_loop_add(&p->loop, &resolver.watch, EPOLLIN) < 0 ||
-                     pv_loop_add(&p->loop, &control.watch, EPOLLIN) < 0;
-        for (size_t i = 0; i < n && !failed; i++)
-                failed = pv_loop_add(&p->loop, &doors[i].watch, EPOLLIN) < 0;
+                     pv_loop_add(&p->loop, &control.watch, EPOLLIN) < 0 ||
+                     pv_loop_add(&p->loop, &log.watch, EPOLLIN) < 0;
+        for (size_t i = 0; i < p->n_doors && !failed; i++)
+                failed = pv_loop_add(&p->loop, &p->doors[i].watch, EPOLLIN) < 0;
         int r = failed ? pv_err_set(err, PV_ERR_SYS, errno, "watch the sockets") : 0;
         while (r == 0 && !control.ended)
-                r = turn(p, p->n_setting_up || p->dns ? 1000 : -1, err);
-        if (r == 0)
-                r = linger(p, doors, n, err);
-        free(doors);
-        return r;
+                r = turn(p, -1, err);
+        if (log.watch.fd >= 0)
+                log_ready(&log.watch,
+                          EPOLLIN); /* all that the kernel refused before the sandbox's end is there by now */
+        return r == 0 ? linger(p, err) : r;
 }
 
 static int report(struct pv_plane *p, struct pv_err *err)
@@ -228,13 +292,14 @@ int pv_plane_run(const struct pv_plane_spec *spec, struct pv_err *err)
         struct pv_plane p = { .spec = spec, .policy = spec->policy };
         if (prctl(PR_SET_DUMPABLE, 0) < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "network: become undumpable");
-        raise_descriptor_limit();
+        p.most_flows = raise_descriptor_limit();
         p.reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
         p.relays = (struct pv_relay_pool){ .loop = &p.loop, .buffer = pv_calloc(PV_RELAY_BUFFER, 1) };
         p.names = pv_names_new();
         p.tally = pv_tally_new(spec->events);
         int r = pv_loop_init(&p.loop, err);
         make_rates(&p);
+        list_doors(&p);
         if (r == 0)
                 r = pv_resolver_new(RESOLVER_THREADS, &p.resolver, err);
         if (r == 0)
@@ -249,6 +314,7 @@ int pv_plane_run(const struct pv_plane_spec *spec, struct pv_err *err)
         pv_loop_fini(&p.loop);
         free(p.relays.buffer);
         free(p.rates);
+        free(p.doors);
         pv_fd_closep(&p.reserve);
         return r < 0 ? pv_err_wrap(err, "network") : 0;
 }

@@ -5,14 +5,16 @@
 
 #include "net/dns.h"
 #include "net/names.h"
+#include "net/nflog.h"
 #include "net/plane.h"
 #include "net/relay.h"
 #include "net/resolve.h"
 #include "net/tally.h"
 
-#define PV_PLANE_FLOWS 16384 /* at once; a further connection is reset */
+#define PV_PLANE_FLOWS 16384 /* at once, where there are descriptors for them; a further connection is reset */
 
 struct pv_flow;
+struct pv_door;
 
 struct pv_plane {
         const struct pv_plane_spec *spec;
@@ -25,10 +27,14 @@ struct pv_plane {
         struct pv_rate *rates;        /* two a limit of the policy: from and to the sandbox */
         struct pv_flow *flows;        /* all that live, newest first */
         struct pv_flow *dead;         /* freed when the turn is over */
-        size_t n_flows, n_setting_up; /* all, and those that do not relay yet */
-        uint64_t next_tick_ms;
+        size_t n_flows, most_flows;   /* now, and at once */
+        size_t n_setting_up, n_heads; /* those that do not relay yet, and whose request to the proxy is being read */
+        uint64_t next_tick_ms, next_resume_ms;
+        struct pv_door *doors;
+        size_t n_doors;
         int reserve;           /* given up when descriptors run out, so that a connection can be accepted to be reset */
         uint64_t exhausted_ms; /* when that was last noted */
+        uint64_t reopen_ms;    /* until then the doors are shut; 0: they are open */
         struct pv_dns_server *dns;
 };
 
@@ -36,6 +42,8 @@ struct pv_plane {
 void pv_flow_accept_redirected(struct pv_plane *p, int fd, bool v6);
 void pv_flow_accept_proxied(struct pv_plane *p, int fd);
 void pv_flow_accept_published(struct pv_plane *p, int fd, uint16_t port);
+/* What nftables refused in the kernel, as a flow that ended there. */
+void pv_flow_note_refused(struct pv_plane *p, const struct pv_nflog_packet *packet);
 /* Deadlines and rate limits; once a turn. */
 void pv_flow_tick(struct pv_plane *p);
 /* Milliseconds until pv_flow_tick() has something to do; -1: nothing waits. */
@@ -52,6 +60,7 @@ bool pv_plane_allows_host_port(const struct pv_netpolicy *policy, uint16_t port)
 struct pv_dns_server; /* opaque */
 int pv_dns_server_start(struct pv_plane *p, struct pv_err *err);
 void pv_dns_server_tick(struct pv_plane *p);
+int pv_dns_server_timeout(const struct pv_plane *p);
 void pv_dns_server_free(struct pv_plane *p);
 
 #endif

@@ -8,6 +8,7 @@
 
 #define CHUNK_LEAST (8 * 1024)
 #define MEMORY      (16 * 1024 * 1024) /* bytes: what all pending chunks together are meant to stay below */
+#define WORTHWHILE  512                /* bytes that a limit must let through before a direction goes on */
 #define TURN        4                  /* chunks a direction may move before the others have their turn */
 
 void pv_relay_reset(int fd)
@@ -31,8 +32,8 @@ static enum pv_relay_side other(enum pv_relay_side side)
 /* Bytes that the limits let through from that side now. */
 static size_t allowance(struct pv_relay *r, enum pv_relay_side from, size_t want)
 {
-        for (size_t i = 0; i < PV_RELAY_LIMITS && r->limit[from][i]; i++) {
-                uint64_t n = pv_rate_available(r->limit[from][i], r->pool->loop->now_us);
+        for (struct pv_rate **l = r->limit[from]; l && *l; l++) {
+                uint64_t n = pv_rate_available(*l, r->pool->loop->now_us);
                 want = n < want ? (size_t)n : want;
         }
         return want;
@@ -41,8 +42,36 @@ static size_t allowance(struct pv_relay *r, enum pv_relay_side from, size_t want
 static void account(struct pv_relay *r, enum pv_relay_side from, size_t n)
 {
         r->from[from].bytes += n;
-        for (size_t i = 0; i < PV_RELAY_LIMITS && r->limit[from][i]; i++)
-                pv_rate_take(r->limit[from][i], n);
+        for (struct pv_rate **l = r->limit[from]; l && *l; l++)
+                pv_rate_take(*l, n);
+}
+
+/* Into the queue, at its end: whoever got something last gets more last. */
+static void throttle(struct pv_relay *r, enum pv_relay_side from)
+{
+        struct pv_relay_pool *p = r->pool;
+        r->from[from].waits = true;
+        if (r->throttled_self)
+                return;
+        if (!p->throttled)
+                p->throttled_end = &p->throttled;
+        r->throttled_next = NULL;
+        r->throttled_self = p->throttled_end;
+        *p->throttled_end = r;
+        p->throttled_end = &r->throttled_next;
+}
+
+static void unthrottle(struct pv_relay *r)
+{
+        r->from[PV_RELAY_INSIDE].waits = r->from[PV_RELAY_OUTSIDE].waits = false;
+        if (!r->throttled_self)
+                return;
+        *r->throttled_self = r->throttled_next;
+        if (r->throttled_next)
+                r->throttled_next->throttled_self = r->throttled_self;
+        else
+                r->pool->throttled_end = r->throttled_self;
+        r->throttled_self = NULL;
 }
 
 static void close_side(struct pv_relay *r, enum pv_relay_side side, bool reset)
@@ -57,19 +86,19 @@ static void close_side(struct pv_relay *r, enum pv_relay_side side, bool reset)
                 (void)close(fd);
 }
 
-static void release(struct pv_relay *r, bool reset)
+static void release(struct pv_relay *r, bool reset_inside, bool reset_outside)
 {
-        close_side(r, PV_RELAY_INSIDE, reset);
-        close_side(r, PV_RELAY_OUTSIDE, reset);
+        close_side(r, PV_RELAY_INSIDE, reset_inside);
+        close_side(r, PV_RELAY_OUTSIDE, reset_outside);
         for (size_t i = 0; i < 2; i++)
                 pv_freep(&r->from[i].pending);
-        r->throttled = false;
+        unthrottle(r);
         r->pool->n--;
 }
 
 static void finish(struct pv_relay *r, int error)
 {
-        release(r, error != 0);
+        release(r, error != 0, error != 0);
         r->ended(r, error);
 }
 
@@ -93,7 +122,7 @@ static int flush(struct pv_relay *r, enum pv_relay_side from)
 
 static void keep(struct pv_relay_direction *d, const void *bytes, size_t n)
 {
-        d->pending = pv_calloc(n, 1);
+        d->pending = pv_realloc(NULL, n, 1);
         memcpy(d->pending, bytes, n);
         d->pending_len = n;
         d->pending_off = 0;
@@ -105,7 +134,7 @@ static int move(struct pv_relay *r, enum pv_relay_side from)
         struct pv_relay_direction *d = &r->from[from];
         size_t want = allowance(r, from, chunk_size(r->pool));
         if (want == 0) {
-                r->throttled = true;
+                throttle(r, from);
                 return 0;
         }
         ssize_t n = recv(r->watch[from].fd, r->pool->buffer, want, 0);
@@ -142,13 +171,23 @@ static int pump(struct pv_relay *r, enum pv_relay_side from)
         return 0;
 }
 
-/* A side is read while its direction is open, empty and within its limits, and written while something waits for it. */
+/*
+ * A side is read while its direction is open, empty and within its limits, and written while something waits for it. One
+ * that has sent its end is watched for a reset all the same (epoll(7) reports that unasked to whoever is in the set);
+ * not so when both its halves are shut, since that hang-up stays.
+ */
 static int ask(struct pv_relay *r)
 {
         for (unsigned side = 0; side < 2; side++) {
                 const struct pv_relay_direction *d = &r->from[side], *to = &r->from[other(side)];
-                bool may_read = !d->ended && !d->pending && allowance(r, side, 1) > 0;
+                bool may_read = !d->ended && !d->pending;
+                if (may_read && allowance(r, side, 1) == 0) {
+                        throttle(r, side);
+                        may_read = false;
+                }
                 uint32_t events = (may_read ? EPOLLIN : 0) | (to->pending ? EPOLLOUT : 0);
+                if (d->ended && !to->closed)
+                        events |= EPOLLERR;
                 if (pv_loop_set(r->pool->loop, &r->watch[side], events) < 0)
                         return -1;
         }
@@ -157,7 +196,6 @@ static int ask(struct pv_relay *r)
 
 static void advance(struct pv_relay *r)
 {
-        r->throttled = false;
         if (pump(r, PV_RELAY_INSIDE) < 0 || pump(r, PV_RELAY_OUTSIDE) < 0)
                 finish(r, errno);
         else if (r->from[PV_RELAY_INSIDE].closed && r->from[PV_RELAY_OUTSIDE].closed)
@@ -175,7 +213,11 @@ static int socket_error(int fd)
 
 static void side_ready(struct pv_relay *r, enum pv_relay_side side, uint32_t events)
 {
-        int e = events & EPOLLERR ? socket_error(r->watch[side].fd) : 0;
+        int e = events & (EPOLLERR | EPOLLHUP) ? socket_error(r->watch[side].fd) : 0;
+        if (e == EPIPE) /* how the kernel calls a reset behind the end of file */
+                e = ECONNRESET;
+        if (e == 0 && events & EPOLLHUP && r->from[side].ended && !r->from[other(side)].closed)
+                e = ECONNRESET; /* it ended its half before, and is gone now */
         if (e != 0)
                 finish(r, e);
         else
@@ -201,7 +243,7 @@ int pv_relay_start(struct pv_relay *r, struct pv_relay_pool *pool, int inside, i
         if (ask(r) == 0)
                 return 0;
         int e = errno;
-        release(r, true);
+        release(r, true, true);
         errno = e;
         return -1;
 }
@@ -222,12 +264,28 @@ void pv_relay_preload(struct pv_relay *r, enum pv_relay_side to, const void *byt
         d->pending_off = 0;
 }
 
-void pv_relay_resume(struct pv_relay *r)
+static bool may_go_on(struct pv_relay *r)
 {
-        advance(r);
+        for (unsigned side = 0; side < 2; side++)
+                if (r->from[side].waits && allowance(r, side, WORTHWHILE) >= WORTHWHILE)
+                        return true;
+        return false;
+}
+
+void pv_relay_pool_resume(struct pv_relay_pool *pool)
+{
+        struct pv_relay *last =
+                pool->throttled ? PV_CONTAINER_OF(pool->throttled_end, struct pv_relay, throttled_next) : NULL;
+        for (struct pv_relay *r = pool->throttled, *next; r; r = next) {
+                next = r == last ? NULL : r->throttled_next;
+                if (!may_go_on(r))
+                        continue;
+                unthrottle(r);
+                advance(r);
+        }
 }
 
 void pv_relay_abort(struct pv_relay *r)
 {
-        release(r, true);
+        release(r, !r->from[PV_RELAY_OUTSIDE].closed, !r->from[PV_RELAY_INSIDE].closed);
 }

@@ -10,9 +10,8 @@
 #include "net/loop.h"
 #include "net/rate.h"
 
-#define PV_RELAY_BUFFER (256 * 1024) /* bytes: shared by all relays of a loop */
-#define PV_RELAY_LIMITS 4            /* rate limits that may hold one flow */
-
+#define PV_RELAY_THROTTLE_MS 5
+#define PV_RELAY_BUFFER      (256 * 1024) /* bytes: shared by all relays of a loop */
 enum pv_relay_side { PV_RELAY_INSIDE, PV_RELAY_OUTSIDE };
 
 /* What the relays of one loop share. */
@@ -20,6 +19,7 @@ struct pv_relay_pool {
         struct pv_loop *loop;
         size_t n; /* relays under way: the chunk shrinks with it, so that memory stays bounded */
         unsigned char *buffer;
+        struct pv_relay *throttled, **throttled_end; /* those that wait for a limit, the longest first */
 };
 
 struct pv_relay_direction {
@@ -27,15 +27,16 @@ struct pv_relay_direction {
         size_t pending_len, pending_off;
         bool ended;  /* the reader saw the end of file */
         bool closed; /* and it was passed on */
+        bool waits;  /* for a limit */
         uint64_t bytes;
 };
 
 struct pv_relay {
         struct pv_relay_pool *pool;
-        struct pv_watch watch[2];                  /* by side; the descriptors are the relay's */
-        struct pv_relay_direction from[2];         /* what that side sends */
-        struct pv_rate *limit[2][PV_RELAY_LIMITS]; /* borrowed, by direction; NULL ends */
-        bool throttled;                            /* waits for a limit: pv_relay_resume() when time has passed */
+        struct pv_watch watch[2];          /* by side; the descriptors are the relay's */
+        struct pv_relay_direction from[2]; /* what that side sends */
+        struct pv_rate **limit[2];         /* by direction, NULL ends each list; borrowed; a NULL list: no limit */
+        struct pv_relay *throttled_next, **throttled_self; /* in the pool's queue; self is NULL outside it */
         /* Called once, when both directions have ended or one failed; error is an errno or 0. May free the relay's memory
            only after the loop's turn. */
         void (*ended)(struct pv_relay *r, int error);
@@ -43,11 +44,12 @@ struct pv_relay {
 
 /* Takes both descriptors (connected, non-blocking). -1 with errno: both are reset, and ended is not called. */
 int pv_relay_start(struct pv_relay *r, struct pv_relay_pool *pool, int inside, int outside);
-/* Puts bytes that are for `to` first in line; before or after the start. Copies them. */
+/* Puts bytes that are for `to` first in line, before the start. Copies them. */
 void pv_relay_preload(struct pv_relay *r, enum pv_relay_side to, const void *bytes, size_t n);
-/* Goes on after a rate limit. */
-void pv_relay_resume(struct pv_relay *r);
-/* Ends it now, both sides with a reset; ended is not called. */
+/* Those that wait for a limit go on as far as it lets them, in turn. To be called every PV_RELAY_THROTTLE_MS while
+   pool->throttled is not NULL. */
+void pv_relay_pool_resume(struct pv_relay_pool *pool);
+/* Ends it now; ended is not called. A side that got all that the other one sent sees an orderly end, else a reset. */
 void pv_relay_abort(struct pv_relay *r);
 
 /* Closes a stream socket so that its peer sees a reset (SO_LINGER of 0, socket(7)). */

@@ -173,7 +173,6 @@ static void preloaded_bytes_come_first(void **state)
         assert_int_equal(send(r->inside, "c", 1, 0), 1);
         pv_relay_preload(&r->relay, PV_RELAY_OUTSIDE, "a", 1);
         pv_relay_preload(&r->relay, PV_RELAY_OUTSIDE, "b", 1);
-        pv_relay_resume(&r->relay);
         turns(r, 4);
         assert_int_equal(recv(r->outside, buf, sizeof buf, 0), 3);
         assert_string_equal(buf, "abc");
@@ -183,21 +182,87 @@ static void a_limit_holds_and_resume_goes_on(void **state)
 {
         struct rig *r = *state;
         static char buf[256 * 1024];
-        struct pv_rate limit;
+        struct pv_rate limit, *limits[] = { &limit, NULL };
         size_t got = 0;
         pv_rate_init(&limit, 1000000, r->loop.now_us);
-        r->relay.limit[PV_RELAY_OUTSIDE][0] = &limit;
+        r->relay.limit[PV_RELAY_OUTSIDE] = limits;
         uint64_t start = r->loop.now_us;
         (void)stuff(r, r->outside);
         while (r->loop.now_us - start < 300000) {
                 ssize_t n = recv(r->inside, buf, sizeof buf, 0);
                 got += n > 0 ? (size_t)n : 0;
                 turns(r, 1);
-                if (r->relay.throttled)
-                        pv_relay_resume(&r->relay);
+                pv_relay_pool_resume(&r->pool);
         }
         assert_in_range(got, 100000, 500000); /* 0.3 s of 1 MB/s and the first tenth, on a machine that may be busy */
-        r->relay.limit[PV_RELAY_OUTSIDE][0] = NULL;
+        r->relay.limit[PV_RELAY_OUTSIDE] = NULL;
+}
+
+static void those_who_wait_for_one_limit_share_it(void **state)
+{
+        enum { N = 3 };
+        struct rig *r = *state;
+        static char buf[256 * 1024];
+        struct pv_rate limit, *limits[] = { &limit, NULL };
+        struct pv_relay relay[N] = { 0 };
+        int from[N], to[N];
+        size_t got[N] = { 0 };
+        pv_rate_init(&limit, 1000000, r->loop.now_us);
+        for (int i = 0; i < N; i++) {
+                int in[2], out[2];
+                tcp_pair(in);
+                tcp_pair(out);
+                to[i] = in[0];
+                from[i] = out[0];
+                relay[i].ended = on_end;
+                relay[i].limit[PV_RELAY_OUTSIDE] = limits;
+                assert_int_equal(pv_relay_start(&relay[i], &r->pool, in[1], out[1]), 0);
+                assert_true(send(from[i], buf, sizeof buf, 0) > 0);
+        }
+        uint64_t start = r->loop.now_us;
+        while (r->loop.now_us - start < 300000) {
+                for (int i = 0; i < N; i++) {
+                        ssize_t n = recv(to[i], buf, sizeof buf, 0);
+                        got[i] += n > 0 ? (size_t)n : 0;
+                }
+                turns(r, 1);
+                pv_relay_pool_resume(&r->pool);
+        }
+        for (int i = 0; i < N; i++) {
+                assert_true(got[i] > 30000);
+                pv_relay_abort(&relay[i]);
+                (void)close(from[i]);
+                (void)close(to[i]);
+        }
+        assert_null(r->pool.throttled);
+}
+
+static void who_ended_its_half_and_is_gone_ends_it_all(void **state)
+{
+        struct rig *r = *state;
+        assert_int_equal(shutdown(r->inside, SHUT_WR), 0);
+        turns(r, 4);
+        assert_int_equal(r->ended, 0);
+        pv_relay_reset(r->inside);
+        r->inside = -1;
+        turns(r, 4);
+        assert_int_equal(r->ended, 1);
+        assert_int_equal(r->error, ECONNRESET);
+}
+
+static void an_abort_does_not_take_back_what_was_sent_whole(void **state)
+{
+        struct rig *r = *state;
+        char buf[8];
+        assert_int_equal(send(r->inside, "last", 4, 0), 4);
+        assert_int_equal(shutdown(r->inside, SHUT_WR), 0);
+        turns(r, 4);
+        pv_relay_abort(&r->relay);
+        r->ended = 1;
+        assert_int_equal(recv(r->outside, buf, sizeof buf, 0), 4);
+        assert_int_equal(recv(r->outside, buf, sizeof buf, 0), 0);
+        assert_int_equal(recv(r->inside, buf, sizeof buf, 0), -1);
+        assert_int_equal(errno, ECONNRESET);
 }
 
 #define RIGGED(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
@@ -205,9 +270,15 @@ static void a_limit_holds_and_resume_goes_on(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                RIGGED(bytes_pass_both_ways),       RIGGED(a_half_close_passes_and_the_other_half_lives),
-                RIGGED(a_reset_passes_as_a_reset),  RIGGED(a_slow_reader_stops_the_writer_and_nothing_is_lost),
-                RIGGED(preloaded_bytes_come_first), RIGGED(a_limit_holds_and_resume_goes_on),
+                RIGGED(bytes_pass_both_ways),
+                RIGGED(a_half_close_passes_and_the_other_half_lives),
+                RIGGED(a_reset_passes_as_a_reset),
+                RIGGED(a_slow_reader_stops_the_writer_and_nothing_is_lost),
+                RIGGED(preloaded_bytes_come_first),
+                RIGGED(a_limit_holds_and_resume_goes_on),
+                RIGGED(those_who_wait_for_one_limit_share_it),
+                RIGGED(who_ended_its_half_and_is_gone_ends_it_all),
+                RIGGED(an_abort_does_not_take_back_what_was_sent_whole),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }
