@@ -533,6 +533,17 @@ def test_no_namespace_can_be_joined(attempt, twin):
     assert attempt("join_namespace", "uts") == "refused EPERM"
 
 
+@pytest.mark.parametrize("base", ["--safe", "--stage"])
+def test_ones_own_namespaces_uncover_nothing(base, attempt, workspace, secret):
+    """--allow-userns gives back mount(2) and takes away Landlock: what came along stays as it is."""
+    options = [base, "--allow-userns"]
+    assert attempt("new_user_namespace", mode=options) == "succeeded"
+    assert attempt("uncover", workspace, secret / "secret", mode=options).startswith("refused")
+    assert attempt("remount_in_own_namespace", "/usr", mode=options).startswith("refused")
+    assert attempt("kernel_setting_of_own_namespace", "kernel/core_pattern", mode=options).startswith("refused")
+    assert attempt("kernel_setting_of_own_namespace", "vm/drop_caches", mode=options).startswith("refused")
+
+
 @pytest.mark.parametrize("name", ["terminal_input", "terminal_input_high_bits"])
 def test_nothing_is_typed_for_the_next_shell(name, attempt, twin, mode):
     allowed = Path("/proc/sys/dev/tty/legacy_tiocsti")

@@ -109,7 +109,8 @@ static void observe(struct pv_observations *obs, enum pv_caps_keep keep)
 
 int pv_caps_drop(enum pv_caps_keep keep, struct pv_observations *obs, struct pv_err *err)
 {
-        uint64_t set = (keep & PV_CAPS_ROOT_FILES ? ROOT_FILES : 0) | (keep & PV_CAPS_TRACE ? BIT(CAP_SYS_PTRACE) : 0);
+        uint64_t set = (keep & PV_CAPS_ROOT_FILES ? ROOT_FILES : 0) | (keep & PV_CAPS_TRACE ? BIT(CAP_SYS_PTRACE) : 0) |
+                       (keep & PV_CAPS_MAP_ROOT ? BIT(CAP_SETFCAP) : 0);
         unsigned long bits = keep & PV_CAPS_ROOT_FILES ? LOCKED_ROOT : LOCKED_NONE;
 
         if (prctl(PR_SET_SECUREBITS, bits, 0, 0, 0) < 0)

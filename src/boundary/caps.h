@@ -17,6 +17,8 @@ enum pv_caps_keep {
         PV_CAPS_ROOT_FILES = 1 << 0,
         /* SYS_PTRACE over the innermost user namespace, for the rename helper: yama lets nobody else read a path. */
         PV_CAPS_TRACE = 1 << 1,
+        /* SETFCAP: without it root cannot map root into a user namespace of its own (5.12), --allow-userns. */
+        PV_CAPS_MAP_ROOT = 1 << 2,
 };
 
 /* Sets no_new_privs, for this thread and all that descends from it. Adds its observation. */

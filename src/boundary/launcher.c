@@ -59,7 +59,9 @@ static bool is_root(const struct pv_launch *l)
 static int raise_walls(struct pv_launch *l, struct pv_err *err)
 {
         const struct pv_plan *p = l->spec->plan;
-        enum pv_caps_keep keep = is_root(l) ? PV_CAPS_ROOT_FILES : PV_CAPS_NONE;
+        enum pv_caps_keep keep = !is_root(l)                  ? PV_CAPS_NONE
+                                 : pv_launch_allows_userns(p) ? PV_CAPS_ROOT_FILES | PV_CAPS_MAP_ROOT
+                                                              : PV_CAPS_ROOT_FILES;
         int listener = -1;
         if (pv_caps_no_new_privs(l->obs, err) < 0)
                 return -1;

@@ -468,6 +468,65 @@ def join_namespace(kind):
     _in_child(lambda: call("setns", fd, 0))
 
 
+def _become_root_of_namespaces(flags):
+    uid, gid = os.geteuid(), os.getegid()
+    call("unshare", CLONE_NEWUSER | flags)
+    for name, text in (("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1")):
+        with open(f"/proc/self/{name}", "w", encoding="ascii") as f:
+            f.write(text)
+
+
+@attack
+def uncover(workspace, path):
+    """As root of namespaces of one's own: take the mounts off the workspace, bind and mount all that is there."""
+    def work():
+        _become_root_of_namespaces(CLONE_NEWNS)
+        last = OSError(errno.EACCES, "")
+        for place in (workspace, os.path.dirname(workspace), "/proc", "/tmp", "/"):
+            for _layer in range(3):
+                try:
+                    call("umount2", os.fsencode(place), 2)
+                except OSError as e:
+                    last = e
+            for read in (path, "/proc/1/root" + path, "/proc/self/root" + path):
+                try:
+                    _read(read)
+                    return
+                except OSError as e:
+                    last = e
+        raise last
+    _in_child(work)
+
+
+@attack
+def remount_in_own_namespace(path):
+    """A read-only mount that came along is locked; without this it could be made writable."""
+    def work():
+        _become_root_of_namespaces(CLONE_NEWNS)
+        call("mount", 0, os.fsencode(path), 0, MS_REMOUNT | MS_BIND, 0)
+        _create(path + "/created")
+    _in_child(work)
+
+
+@attack
+def kernel_setting_of_own_namespace(name):
+    """With a proc of one's own, in a pid namespace of one's own."""
+    def work():
+        _become_root_of_namespaces(CLONE_NEWNS | 0x20000000)
+        pid = os.fork()
+        if pid == 0:
+            try:
+                call("mount", b"proc", b"/tmp", b"proc", 0, 0)
+                os.close(os.open(f"/tmp/sys/{name}", os.O_WRONLY))
+                os._exit(0)
+            except OSError as e:
+                os._exit(e.errno)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        if code:
+            refuse(code)
+    _in_child(work)
+
+
 @attack
 def terminal_input():
     """Types a character for the shell that comes after."""
