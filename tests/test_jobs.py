@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lib import jobs, processes
+from lib import jobs, processes, tree
 
 HOSTILE = b"odd\x1b[2J\x1b]0;title\x07\n\xff name"
 
@@ -419,3 +419,42 @@ def test_doctor_says_what_a_safe_run_gets(pvisor, workspace, environment):
 def test_doctor_reads_well(pvisor):
     text = pvisor("doctor", code=None).out
     assert all(len(line) <= 80 for line in text.splitlines()) and "network" in text and "\n\n\n" not in text
+
+
+# ---- a drop that was cut short ----
+
+@pytest.fixture
+def staged(pvisor, workspace, environment):
+    """The directory of a job that has something staged."""
+    pvisor("run", "--stage", "--", "sh", "-c", "echo new > new.txt; mkdir d; echo x > d/x", cwd=workspace)
+    return jobs.job_dirs(environment)[-1]
+
+
+def test_half_removed_stage_is_dropped_by_dropping_it_again(pvisor, workspace, staged):
+    os.unlink(staged / "stage" / "stage.json")  # what a removal does first
+    assert "drop it again" in pvisor("review", cwd=workspace, code=1).err
+    pvisor("drop", cwd=workspace)
+    assert not (staged / "stage").exists()
+    assert "dropped" in pvisor("review", cwd=workspace).out
+
+
+def test_what_is_left_of_a_killed_drop_can_be_looked_at_and_dropped_again(pv, pvisor, workspace, staged, environment):
+    for delay in (0.001, 0.002, 0.003, 0.004, 0.005, 0.006, 0.008, 0.01, 0.015):
+        pvisor("run", "--stage", "--", "sh", "-c", "mkdir -p d; for i in 1 2 3 4 5 6 7 8; do echo > d/$i; done",
+               cwd=workspace)
+        process = subprocess.Popen([pv, "drop", "-q"], cwd=workspace, env=environment)
+        time.sleep(delay)
+        process.kill()
+        process.wait()
+        here = Path(json.loads(pvisor("status", "--json", cwd=workspace).out)["directory"])
+        review = pvisor("review", cwd=workspace, code=None)
+        assert review.code == 0 or "drop it again" in review.err
+        if (here / "stage").exists():
+            pvisor("drop", cwd=workspace)
+        assert not (here / "stage").exists()
+
+
+def test_stage_of_a_vanished_workspace_can_be_dropped(pvisor, workspace, staged):
+    tree.remove(workspace)
+    pvisor("drop", staged.name)
+    assert not (staged / "stage").exists()

@@ -90,25 +90,62 @@ static int empty(struct pv_stage *s, struct pv_changes *changes, struct pv_err *
         return pv_drop_changes(s, changes, all, err);
 }
 
+/*
+ * The decision is recorded before the stage goes: whoever is interrupted in between finds a job whose changes were
+ * dropped, and may drop it again. What could not be dropped is not said to be.
+ */
+static int decide_and_empty(struct pv_job *job, struct pv_stage *s, struct pv_changes *changes, struct pv_err *err)
+{
+        const struct pv_job before = *job;
+        struct pv_err ignored = PV_ERR_INIT;
+        job->dropped = true;
+        job->changes = job->pending = 0;
+        if (pv_job_save_decisions(job, err) < 0)
+                return -1;
+        if (empty(s, changes, err) == 0)
+                return 0;
+        job->dropped = before.dropped;
+        job->changes = before.changes;
+        job->pending = before.pending;
+        (void)pv_job_save_decisions(job, &ignored);
+        return -1;
+}
+
+/* A drop that was cut short is finished; a stage whose target is gone for good can be dropped, too, but not counted. */
+static int drop_uncounted(const struct drop_options *o, struct pv_job *job, struct pv_stage *s, struct pv_err *err)
+{
+        struct dropped d = { .all = 0 };
+        if (!pv_stage_is_half_removed(s) && has_standing_batch(s))
+                return -1; /* the target may come back, and what was applied to it be undone */
+        pv_err_clear(err);
+        if (o->dry_run)
+                return report(job, o, &d, err);
+        job->dropped = true;
+        job->changes = job->pending = 0;
+        if (pv_job_save_decisions(job, err) < 0 || pv_stage_remove(s, err) < 0)
+                return -1;
+        pv_job_event(job, "dropped", json_pack("{s:n, s:b}", "paths", "whole", 1));
+        return report(job, o, &d, err);
+}
+
 static int drop_whole(const struct drop_options *o, const struct pv_args *args, struct pv_err *err)
 {
         pv_auto_job job = NULL;
         pv_auto_stage s = NULL;
         pv_auto_changes changes = NULL;
-        if (pv_cmd_job(args, &job, err) < 0 || pv_cmd_stage_take(job, "drop", &s, err) < 0 ||
-            pv_changes_compute(s, &changes, err) < 0)
+        if (pv_cmd_job(args, &job, err) < 0 || pv_cmd_stage_take(job, "drop", &s, err) < 0)
+                return -1;
+        if (pv_stage_require_targets(s, err) < 0)
+                return drop_uncounted(o, job, s, err);
+        if (pv_changes_compute(s, &changes, err) < 0)
                 return -1;
         struct dropped d = { .all = changes->n };
         pv_cmd_tally(s, changes, &d.tally);
         if (o->dry_run)
                 return report(job, o, &d, err);
-        if (empty(s, changes, err) < 0)
+        if (decide_and_empty(job, s, changes, err) < 0)
                 return -1;
-        job->dropped = true;
-        job->changes = job->pending = 0;
         pv_job_event(job, "dropped", json_pack("{s:I, s:b}", "paths", (json_int_t)changes->n, "whole", 1));
-        if (pv_job_save_decisions(job, err) < 0)
-                return -1;
         return report(job, o, &d, err);
 }
 

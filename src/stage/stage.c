@@ -146,16 +146,20 @@ static int being_removed(const struct pv_stage *s, struct pv_err *err)
         return pv_err_hint(err, "drop it again");
 }
 
-/* Without its target a stage can still be opened, to be dropped; pv_stage_require_targets() is for the rest. */
 static void open_targets(struct pv_stage *s)
 {
         for (size_t i = 0; i < s->n_roots; i++) /* a real path: a link in its place now is not what was staged */
                 s->roots[i].target.fd = open(s->roots[i].root.target, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
+bool pv_stage_is_half_removed(const struct pv_stage *s)
+{
+        return s->state == PV_STATE_REMOVING;
+}
+
 int pv_stage_require_targets(const struct pv_stage *s, struct pv_err *err)
 {
-        if (s->state == PV_STATE_REMOVING)
+        if (pv_stage_is_half_removed(s))
                 return being_removed(s, err);
         for (size_t i = 0; i < s->n_roots; i++)
                 if (s->roots[i].target.fd < 0)

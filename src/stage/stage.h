@@ -89,6 +89,13 @@ int pv_stage_fork(struct pv_stage *parent, const char *checkpoint, const char *d
 /* Names of the checkpoints, oldest first. */
 int pv_stage_checkpoints(const struct pv_stage *s, struct pv_strv *names, struct pv_err *err);
 
+/*
+ * Without its targets a stage can be opened (PV_STAGE_TAKE) and removed, but nothing else: PV_ERR_SYS naming the root
+ * whose directory is not there any more; PV_ERR_INPUT when the stage itself was never finished or is half removed.
+ */
+int pv_stage_require_targets(const struct pv_stage *s, struct pv_err *err);
+bool pv_stage_is_half_removed(const struct pv_stage *s);
+
 /* Removes the whole stage directory; refused (PV_ERR_BUSY) while another stage stands on its layers. */
 int pv_stage_remove(struct pv_stage *s, struct pv_err *err);
 /* Bytes on disk of the layers. Costs a walk of the layers. */

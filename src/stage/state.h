@@ -74,9 +74,6 @@ static inline struct pv_stage_layer *pv_stage_top(const struct pv_stage *s)
 /* Makes the directories of a new stage with roots and layers in dir and takes its lock; all but stage.json. */
 int pv_stage_lay_out(struct pv_stage *s, const char *dir, struct pv_err *err);
 
-/* PV_ERR_SYS naming the root whose directory is not there any more. */
-int pv_stage_require_targets(const struct pv_stage *s, struct pv_err *err);
-
 void pv_overlays_free(struct pv_overlay *o, size_t n);
 
 /* stage.json of the directory, to and from memory. Writing needs the lock. */
