@@ -55,6 +55,23 @@ static int look_at_parents(struct pv_engine *e, struct pv_item *it, struct pv_er
         return 0;
 }
 
+/*
+ * After an undo the top layer gets directories that look like the target's: those that forbid writing stay open until
+ * what goes into them is there.
+ */
+static void look_at_directories_above(struct pv_engine *e, const struct pv_item *it)
+{
+        for (const char *slash = strchr(it->path, '/'); slash; slash = strchr(slash + 1, '/')) {
+                pv_auto_free char *path = pv_strndup(it->path, (size_t)(slash - it->path));
+                struct pv_item dir = { .root = it->root, .path = path };
+                struct pv_place at;
+                struct stat st;
+                if (pv_place_target(e, &dir, &at) == 0 && fstatat(at.dirfd, at.name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+                    (st.st_mode & S_IRWXU) != S_IRWXU)
+                        add_access(e->plan, it->root, (int32_t)e->n_layers - 1, path, strlen(path), st.st_mode);
+        }
+}
+
 /* A directory is itself written to when it moves, and a new one when its entries follow it. */
 static void look_at_directories(struct pv_engine *e, struct pv_item *it)
 {
@@ -76,9 +93,12 @@ int pv_build_access(struct pv_engine *e, struct pv_err *err)
                         continue;
                 if (it->op != PV_OP_META)
                         look_at_directories(e, it);
-                if (!last || !same_parent(last, it))
+                if (!last || !same_parent(last, it)) {
+                        if (e->plan->head.kind == PV_BATCH_UNDO)
+                                look_at_directories_above(e, it);
                         if (look_at_parents(e, it, err) < 0)
                                 return -1;
+                }
                 last = it;
         }
         return 0;

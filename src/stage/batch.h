@@ -57,6 +57,7 @@ enum pv_item_flags {
         PV_ITEM_MOVED_TREE = 1 << 11, /* a directory that moves with the WITHIN items that follow */
         PV_ITEM_ESCAPES = 1 << 12,    /* carries attributes that are escaped in a layer */
         PV_ITEM_OUT_LINKED = 1 << 13, /* the original has several names */
+        PV_ITEM_NEWER = 1 << 15,      /* undo: the stage has something newer at the path; this version gives way */
         PV_ITEM_GROUPED = 1 << 14,    /* its slot is <slot>.d/<name>: the layer's directory becomes the backup's */
 };
 
@@ -77,6 +78,7 @@ struct pv_item {
         const char *path; /* borrowed from the batch's owner of strings */
         struct pv_ident in, out;
         struct timespec out_ctime; /* at the check; not journalled */
+        struct timespec staged_mtime; /* with TIMES: what the stage has again after a rollback or an undo */
         struct pv_meta *meta;      /* META only, owned */
         unsigned char *sha256;     /* with HASHED, owned */
         uint32_t root, layer, slot;

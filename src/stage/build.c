@@ -346,6 +346,7 @@ static void start_item(const struct pv_change *c, struct pv_item *it)
         it->root = c->root;
         it->layer = c->layer;
         it->in = ident_of_facts(&c->now);
+        it->staged_mtime = c->now.mtime;
         if (c->flags & PV_CHANGE_IMPLIED)
                 it->flags |= PV_ITEM_IMPLIED;
         if (c->pre.hashed) {

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define CHANGED_SINCE "was changed on the host after it was applied"
 
@@ -105,6 +106,16 @@ static void enter(struct inverse *v, const struct pv_item *it, bool out)
         v->tree_out = out;
 }
 
+/* Did the job stage something at that path since? */
+static void note_newer(struct inverse *v, struct pv_item *it)
+{
+        struct pv_place at;
+        struct stat st;
+        if (pv_place_layer(v->e, it->root, v->e->n_layers - 1, it->path, &at) == 0 &&
+            fstatat(at.dirfd, at.name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+                it->flags |= PV_ITEM_NEWER;
+}
+
 /* The slot may hold a copy (the batch went beside the target), with an inode number of its own. */
 static int read_original(struct inverse *v, const struct pv_item *was, struct pv_item *it, struct pv_err *err)
 {
@@ -144,6 +155,7 @@ static int turn(struct inverse *v, const struct pv_item *was, struct pv_err *err
         }
         if (check_backup(v, was, err) < 0 || read_original(v, was, it, err) < 0)
                 return -1;
+        note_newer(v, it);
         it->op = was->in.mode == 0 ? PV_OP_PLACE : was->out.mode == 0 ? PV_OP_REMOVE : PV_OP_EXCHANGE;
         it->at = beside ? PV_AT_BESIDE : PV_AT_SLOT;
         if (beside && it->op != PV_OP_REMOVE)

@@ -80,7 +80,6 @@ static int finish_copy(struct copier *c, struct pv_item *it, const struct pv_pla
 {
         if (it->flags & PV_ITEM_TIMES && pv_item_prepare(c->e, it, to, err) < 0)
                 return -1;
-        it->flags &= (uint16_t)~PV_ITEM_TIMES;
         if (pv_ident_read(to->dirfd, to->name, &it->in, NULL) < 0 || it->in.mode == 0)
                 return copy_failed(it, err);
         /* Entries follow: open until they are in. */

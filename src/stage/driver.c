@@ -52,7 +52,7 @@ static int list(struct pv_stage *s)
         if (pv_changes_compute(s, &c, &err) < 0)
                 return complain(&err);
         for (size_t i = 0; i < c->n; i++)
-                (void)printf("%c %s\n", "AMDTm"[c->item[i].kind], c->item[i].path);
+                (void)printf("%c %s\n", "AMDTm"[c->item[i].kind], c -> item[i].path);
         return 0;
 }
 

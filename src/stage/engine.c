@@ -165,21 +165,33 @@ static int set_access(struct pv_engine *e, const struct pv_access *a, uint32_t f
         return 0;
 }
 
-int pv_access_open(struct pv_engine *e, enum pv_access_side side, struct pv_err *err)
+static uint32_t mode_of(const struct pv_engine *e, const struct pv_access *a, enum pv_access_when when)
+{
+        for (size_t i = 0; when == PV_ACCESS_AFTER && a->layer < 0 && i < e->plan->n; i++) {
+                const struct pv_item *it = &e->plan->item[i];
+                if (it->op == PV_OP_META && it->root == a->root && pv_streq(it->path, a->path))
+                        return it->meta->mode[1] & 07777;
+        }
+        return a->mode;
+}
+
+int pv_access_open(struct pv_engine *e, enum pv_access_when when, struct pv_err *err)
 {
         for (size_t i = 0; i < e->plan->n_access; i++) {
                 const struct pv_access *a = &e->plan->access[i];
-                if ((side == PV_ACCESS_ALL || a->layer >= 0) && set_access(e, a, a->mode, a->mode | S_IRWXU, err) < 0)
+                uint32_t mode = mode_of(e, a, when);
+                if (set_access(e, a, mode, mode | S_IRWXU, err) < 0)
                         return -1;
         }
         return 0;
 }
 
-int pv_access_restore(struct pv_engine *e, enum pv_access_side side, struct pv_err *err)
+int pv_access_restore(struct pv_engine *e, enum pv_access_when when, struct pv_err *err)
 {
         for (size_t i = e->plan->n_access; i-- > 0;) {
                 const struct pv_access *a = &e->plan->access[i];
-                if ((side == PV_ACCESS_ALL || a->layer >= 0) && set_access(e, a, a->mode | S_IRWXU, a->mode, err) < 0)
+                uint32_t mode = mode_of(e, a, when);
+                if (set_access(e, a, mode | S_IRWXU, mode, err) < 0)
                         return -1;
         }
         return 0;

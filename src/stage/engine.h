@@ -88,10 +88,13 @@ int pv_rollback(struct pv_engine *e, struct pv_err *err);
 /* Sets the state of each item from what lies where. */
 void pv_find_states(struct pv_engine *e, bool *all_done, bool *none_done);
 
-/* Directories without write permission: opened up, and given their mode back. */
-enum pv_access_side { PV_ACCESS_ALL, PV_ACCESS_LAYERS };
-int pv_access_open(struct pv_engine *e, enum pv_access_side side, struct pv_err *err);
-int pv_access_restore(struct pv_engine *e, enum pv_access_side side, struct pv_err *err);
+/*
+ * Directories without write permission: opened up, and given their mode back: that of before the batch, or the one
+ * that a META item gave to them.
+ */
+enum pv_access_when { PV_ACCESS_BEFORE, PV_ACCESS_AFTER };
+int pv_access_open(struct pv_engine *e, enum pv_access_when when, struct pv_err *err);
+int pv_access_restore(struct pv_engine *e, enum pv_access_when when, struct pv_err *err);
 
 /* META items. */
 int pv_meta_publish(struct pv_engine *e, const struct pv_item *it, const char **conflict, struct pv_err *err);

@@ -173,6 +173,10 @@ static void put_item(struct pv_str *b, const struct pv_item *it, const char *bef
         put_ident(b, &it->out);
         if (it->flags & PV_ITEM_HASHED)
                 pv_str_put_bytes(b, it->sha256, PV_SHA256_SIZE);
+        if (it->flags & PV_ITEM_TIMES) {
+                put_number(b, (uint64_t)it->staged_mtime.tv_sec);
+                put_number(b, (uint64_t)it->staged_mtime.tv_nsec);
+        }
         if (it->op == PV_OP_META)
                 put_meta(b, it->meta);
         close_record(b, at);
@@ -357,6 +361,10 @@ static void get_item(struct reader *r, struct pv_plan_list *out)
         get_ident(r, &it.in);
         get_ident(r, &it.out);
         const unsigned char *sha = it.flags & PV_ITEM_HASHED ? get_bytes(r, PV_SHA256_SIZE) : NULL;
+        if (it.flags & PV_ITEM_TIMES) {
+                it.staged_mtime.tv_sec = (time_t)get_number(r);
+                it.staged_mtime.tv_nsec = (long)get_bounded(r, 999999999);
+        }
         if (it.op == PV_OP_META && !r->bad)
                 it.meta = get_meta(r);
         pv_auto_free char *path = rest ? pv_strf("%.*s%s", (int)shared, before, rest) : NULL;

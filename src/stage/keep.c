@@ -190,7 +190,7 @@ int pv_settle_apply(struct pv_engine *e, const struct pv_changes *changes, const
         pv_engine_reset_walks(e);
         if (p->marks & PV_MARK_PARTLY)
                 keep_what_is_within(p);
-        if (pv_access_open(e, PV_ACCESS_LAYERS, err) < 0)
+        if (pv_access_open(e, PV_ACCESS_AFTER, err) < 0)
                 return -1;
         if (keep_groups(e, err) < 0)
                 return -1;
@@ -207,5 +207,5 @@ int pv_settle_apply(struct pv_engine *e, const struct pv_changes *changes, const
         pv_engine_reset_walks(e);
         int r = pv_changes_forget(e->s, changes, selected, PV_CHANGES_APPLIED, err);
         free(made.item);
-        return r < 0 ? -1 : pv_access_restore(e, PV_ACCESS_LAYERS, err);
+        return r < 0 ? -1 : pv_access_restore(e, PV_ACCESS_AFTER, err);
 }

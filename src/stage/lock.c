@@ -172,8 +172,10 @@ int pv_pending_find(struct pv_stage *s, size_t i, char **dir, struct pv_err *err
         if (n <= 0)
                 return 0;
         hint[n] = '\0';
-        if (hint[0] != '/' || pv_streq(hint, pv_stage_dir(s)) || !is_unfinished(hint))
+        if (hint[0] != '/' || pv_streq(hint, pv_stage_dir(s)) || !is_unfinished(hint)) {
+                (void)removexattr(path, HINT); /* stale: its removal failed once */
                 return 0;
+        }
         (void)pv_err_set(err, PV_ERR_BUSY, 0, "%s: an apply from another job store was cut short",
                          pv_stage_root(s, i)->target);
         return pv_err_hint(err, "finish it first, as who began it: pvisor undo %s", hint);

@@ -303,14 +303,14 @@ static enum pv_publish_outcome publish_metadata(struct pv_engine *e, struct pv_e
 
 enum pv_publish_outcome pv_publish(struct pv_engine *e, struct pv_err *err)
 {
-        if (pv_access_open(e, PV_ACCESS_ALL, err) < 0)
+        if (pv_access_open(e, PV_ACCESS_BEFORE, err) < 0)
                 return PV_PUBLISH_FAILED;
         for (size_t i = 0; i < e->plan->n; i++) {
                 enum pv_publish_outcome r = publish_item(e, i, err);
                 if (r != PV_PUBLISHED)
                         return r;
         }
-        if (pv_access_restore(e, PV_ACCESS_ALL, err) < 0)
+        if (pv_access_restore(e, PV_ACCESS_BEFORE, err) < 0)
                 return PV_PUBLISH_FAILED;
         return publish_metadata(e, err);
 }

@@ -84,7 +84,7 @@ static bool verify_all(struct pv_engine *e)
 static bool finish_metadata(struct pv_engine *e, struct pv_err *err)
 {
         const char *why = NULL;
-        if (pv_access_restore(e, PV_ACCESS_ALL, err) < 0)
+        if (pv_access_restore(e, PV_ACCESS_BEFORE, err) < 0)
                 return false;
         for (size_t i = e->plan->n; i-- > 0;)
                 if (e->plan->item[i].op == PV_OP_META && (pv_meta_publish(e, &e->plan->item[i], &why, err) < 0 || why))
@@ -131,9 +131,9 @@ static int clear_away(struct pv_engine *e, const struct pv_batch_source *source,
         *did = "a batch that was cut short before it began was cleared away";
         if (e->plan->head.kind != 0)
                 return pv_batch_abandon(e, source, err);
+        pv_pending_clear(e->s);
         if (unlinkat(pv_stage_dirfd(e->s).fd, PV_JOURNAL_NAME, 0) < 0 && errno != ENOENT)
                 return pv_err_set(err, PV_ERR_SYS, errno, "remove the journal");
-        pv_pending_clear(e->s);
         return 0;
 }
 

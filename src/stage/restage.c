@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include "base/syscall.h"
@@ -33,25 +34,51 @@ static int failed(const char *path, struct pv_err *err)
         return pv_err_set(err, PV_ERR_SYS, errno, "stage %s again", path);
 }
 
-/* Copies what the layers below, else the target, have at the directory's path. */
+/* What the view has at the directory's path: the newest layer below the top that has it, else the target. */
+static int place_directory(struct pv_engine *e, uint32_t root, const char *path, struct pv_place *from, unsigned *flags)
+{
+        struct stat st;
+        for (unsigned k = e->n_layers - 1; k-- > 0;) {
+                *flags = PV_COPY_FROM_LAYER | PV_COPY_SHALLOW;
+                if (pv_place_layer(e, root, k, path, from) == 0 &&
+                    fstatat(from->dirfd, from->name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode))
+                        return 0;
+        }
+        struct pv_item it = { .root = root, .path = path };
+        *flags = PV_COPY_TO_LAYER | PV_COPY_SHALLOW;
+        return pv_place_target(e, &it, from);
+}
+
+/* What is being copied into a layer has this name until it is whole; a repeat begins by removing it. */
+#define PART_NAME 64
+static void part_name(const struct pv_engine *e, char out[PART_NAME])
+{
+        (void)snprintf(out, PART_NAME, PV_BESIDE_PREFIX "%s-part", e->plan->head.id);
+}
+
+/*
+ * Copies it into the top layer, whole or not at all: a repeat after a crash finds either nothing or all of it. It stays
+ * open for what goes in; the access list closes it.
+ */
 static int copy_directory(struct pv_engine *e, uint32_t root, const char *path, struct pv_err *err)
 {
         struct pv_place to, from;
         struct stat st;
-        unsigned top = e->n_layers - 1;
-        for (unsigned k = top; k-- > 0;) {
-                if (pv_place_layer(e, root, k, path, &from) < 0 ||
-                    fstatat(from.dirfd, from.name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISDIR(st.st_mode))
-                        continue;
-                if (pv_place_layer(e, root, top, path, &to) < 0)
-                        return failed(path, err);
-                return pv_copy_entry(from.dirfd, from.name, to.dirfd, to.name, PV_COPY_FROM_LAYER | PV_COPY_SHALLOW,
-                                     err);
-        }
-        struct pv_item it = { .root = root, .path = path };
-        if (pv_place_target(e, &it, &from) < 0 || pv_place_layer(e, root, top, path, &to) < 0)
+        char part[PART_NAME];
+        unsigned flags;
+        part_name(e, part);
+        if (place_directory(e, root, path, &from, &flags) < 0 ||
+            pv_place_layer(e, root, e->n_layers - 1, path, &to) < 0)
                 return failed(path, err);
-        return pv_copy_entry(from.dirfd, from.name, to.dirfd, to.name, PV_COPY_TO_LAYER | PV_COPY_SHALLOW, err);
+        if (pv_path_remove_tree(to.dirfd, part, err) < 0 ||
+            pv_copy_entry(from.dirfd, from.name, to.dirfd, part, flags, err) < 0)
+                return pv_err_wrap(err, "stage %s again", path);
+        if (fstatat(to.dirfd, part, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+            (!e->by_root && (st.st_mode & S_IRWXU) != S_IRWXU &&
+             fchmodat(to.dirfd, part, (st.st_mode & 07777) | S_IRWXU, 0) < 0) ||
+            renameat2(to.dirfd, part, to.dirfd, to.name, RENAME_NOREPLACE) < 0)
+                return failed(path, err);
+        return 0;
 }
 
 /* Makes the directories above path in the top layer. 1: they are there; 0: something newer is in the way. */
@@ -82,8 +109,6 @@ static int dress(struct restage *r, size_t i, const struct pv_place *at, bool co
         const struct pv_item *was = &r->record->item[i];
         struct pv_item it = *was;
         it.state = PV_ITEM_DONE;
-        if (was->flags & PV_ITEM_COPY) /* it never was in the layer: no time to give back, but its own escapes */
-                it.flags &= (uint16_t)~PV_ITEM_TIMES;
         if (copied)
                 it.flags &= (uint16_t)~PV_ITEM_ESCAPES;
         if (was->in.mode == 0)
@@ -116,8 +141,6 @@ static int dress_tree(struct restage *r, size_t i, const struct pv_place *at, bo
                 below.state = PV_ITEM_DONE;
                 if (copied)
                         below.flags &= (uint16_t)~PV_ITEM_ESCAPES;
-                if (below.flags & PV_ITEM_COPY)
-                        below.flags &= (uint16_t)~PV_ITEM_TIMES;
                 if (pv_item_restore(r->e, &below, &here, err) < 0)
                         return -1;
         }
@@ -184,69 +207,87 @@ static int link_within(struct restage *r, size_t i, struct pv_err *err)
         return 0;
 }
 
+/* Copies an entry into a layer, whole or not at all. With item SIZE_MAX it is dressed already. */
+static int copy_whole(struct restage *r, size_t i, const struct pv_place *from, const struct pv_place *to,
+                      struct pv_err *err)
+{
+        char part[PART_NAME];
+        struct pv_place at = { .dirfd = to->dirfd, .name = part };
+        part_name(r->e, part);
+        if (pv_path_remove_tree(to->dirfd, part, err) < 0 ||
+            pv_copy_entry(from->dirfd, from->name, to->dirfd, part, PV_COPY_TO_LAYER, err) < 0 ||
+            (i != SIZE_MAX && dress_tree(r, i, &at, true, err) < 0))
+                return -1;
+        if (renameat2(to->dirfd, part, to->dirfd, to->name, RENAME_NOREPLACE) < 0)
+                return failed(to->name, err);
+        return 0;
+}
+
 /* Copies from beside the target into the layer; what lay beside it goes. */
 static int copy_back(struct restage *r, size_t i, const struct pv_place *from, const struct pv_place *to,
                      struct pv_err *err)
 {
         const struct pv_item *was = &r->record->item[i];
+        struct stat st;
+        bool there = fstatat(to->dirfd, to->name, &st, AT_SYMLINK_NOFOLLOW) == 0; /* by an earlier try */
         if (!r->name)
                 collect_names(r);
         size_t first = S_ISDIR(was->in.mode) ? i : first_name(r, i);
-        if (first < i) {
-                if (link_to(r, first, to, err) < 0)
-                        return -1;
-        } else if (pv_copy_entry(from->dirfd, from->name, to->dirfd, to->name, PV_COPY_TO_LAYER, err) < 0 ||
-                   dress_tree(r, i, to, true, err) < 0 || (S_ISDIR(was->in.mode) && link_within(r, i, err) < 0)) {
+        if (first < i ? link_to(r, first, to, err) < 0 : !there && copy_whole(r, i, from, to, err) < 0)
                 return pv_err_wrap(err, "stage %s again", was->path);
-        }
+        if (S_ISDIR(was->in.mode) && link_within(r, i, err) < 0)
+                return -1;
         return pv_path_remove_tree(from->dirfd, from->name, err) < 0 ? -1 : 1;
 }
 
-/* Moves (or, from another filesystem, copies) from one place to another that is free. 1: done, 0: it is not free. */
+/* Moves (or, from another filesystem, copies) what came out of the target to its place in the layer, which is free. */
 static int bring(struct restage *r, size_t i, const struct pv_place *from, const struct pv_place *to,
                  struct pv_err *err)
 {
         const struct pv_item *undo = &r->e->plan->item[i];
-        struct stat st;
-        if (fstatat(to->dirfd, to->name, &st, AT_SYMLINK_NOFOLLOW) == 0)
-                return 0;
         if (undo->at == PV_AT_BESIDE)
-                return copy_back(r, i, from, to, err);
+                return copy_back(r, i, from, to, err) < 0 ? -1 : 0;
         if (dress_tree(r, i, from, false, err) < 0)
                 return -1;
         bool open_up = !r->e->by_root && S_ISDIR(undo->out.mode) && (undo->out.mode & 0300) != 0300;
         if (open_up && fchmodat(from->dirfd, from->name, (undo->out.mode & 07777) | S_IRWXU, 0) < 0)
                 return failed(undo->path, err);
         if (renameat2(from->dirfd, from->name, to->dirfd, to->name, RENAME_NOREPLACE) < 0)
-                return errno == EEXIST ? 0 : failed(undo->path, err);
+                return failed(undo->path, err);
         if (open_up && fchmodat(to->dirfd, to->name, undo->out.mode & 07777, 0) < 0)
                 return failed(undo->path, err);
-        return 1;
+        return 0;
 }
 
 /*
- * A new directory of which a part stayed staged: its applied entries join it. Each step moves one name, so a repeat
- * goes on where the last try ended.
+ * A new directory of which a part stayed staged: its applied entries join it; what is newer there stays. Each step
+ * brings one name whole, so a repeat goes on where the last try ended.
  */
-static int merge(int from, int to, struct pv_err *err)
+static int merge(struct restage *r, int from, int to, bool copy, struct pv_err *err)
 {
         int fd = openat(from, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         pv_auto_dir d = fd >= 0 ? fdopendir(fd) : NULL;
         if (!d) {
+                int e = errno;
                 if (fd >= 0)
                         (void)close(fd);
-                return pv_err_set(err, PV_ERR_SYS, EIO, "read a directory of the backup");
+                return pv_err_set(err, PV_ERR_SYS, e, "read a directory of the backup");
         }
         for (struct dirent *e; (e = readdir(d));) {
+                struct pv_place a = { .dirfd = from, .name = e->d_name }, b = { .dirfd = to, .name = e->d_name };
+                struct stat st;
                 if (pv_streq(e->d_name, ".") || pv_streq(e->d_name, ".."))
                         continue;
-                if (renameat2(from, e->d_name, to, e->d_name, RENAME_NOREPLACE) == 0)
+                if (fstatat(to, e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
+                        int moved = copy ? copy_whole(r, SIZE_MAX, &a, &b, err)
+                                         : renameat2(from, e->d_name, to, e->d_name, RENAME_NOREPLACE);
+                        if (moved < 0)
+                                return copy ? -1 : failed(e->d_name, err);
                         continue;
-                if (errno != EEXIST)
-                        return failed(e->d_name, err);
-                pv_auto_fd a = openat(from, e->d_name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-                pv_auto_fd b = openat(to, e->d_name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-                if (a >= 0 && b >= 0 && merge(a, b, err) < 0)
+                }
+                pv_auto_fd x = openat(from, e->d_name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+                pv_auto_fd y = openat(to, e->d_name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+                if (x >= 0 && y >= 0 && merge(r, x, y, copy, err) < 0)
                         return -1;
         }
         return 0;
@@ -256,16 +297,39 @@ static int merge_directory(struct restage *r, size_t i, const struct pv_place *f
                            struct pv_err *err)
 {
         const struct pv_item *was = &r->record->item[i];
+        bool copy = r->e->plan->item[i].at == PV_AT_BESIDE;
         pv_auto_fd a = openat(from->dirfd, from->name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         pv_auto_fd b = openat(to->dirfd, to->name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (a < 0 || b < 0 || !S_ISDIR(was->in.mode))
-                return 0; /* a newer version is staged: this one stays in the backup */
-        if (merge(a, b, err) < 0)
+                return 0;
+        if ((!copy && dress_tree(r, i, from, false, err) < 0) || merge(r, a, b, copy, err) < 0)
                 return pv_err_wrap(err, "stage %s again", was->path);
         if (was->flags & PV_ITEM_OPAQUE && pv_xattr_set(to->dirfd, to->name, PV_OVERLAY_OPAQUE, "y", 1) < 0)
                 return failed(was->path, err);
-        (void)unlinkat(from->dirfd, from->name, AT_REMOVEDIR); /* what did not fit stays in the backup */
+        if (!copy)
+                (void)unlinkat(from->dirfd, from->name, AT_REMOVEDIR); /* what did not fit stays in the backup */
         return 0;
+}
+
+/* The stage has something newer there. The older version stays in the backup, but for what fits beside the newer. */
+static int give_way(struct restage *r, size_t i, const struct pv_place *from, const struct pv_place *to,
+                    struct pv_err *err)
+{
+        const struct pv_item *undo = &r->e->plan->item[i];
+        struct pv_ident there;
+        char name[32];
+        if (merge_directory(r, i, from, to, err) < 0)
+                return -1;
+        if (undo->at != PV_AT_BESIDE)
+                return 0;
+        (void)snprintf(name, sizeof name, "%x.older", undo->slot);
+        if (pv_ident_read(r->e->slots.fd, name, &there, NULL) < 0)
+                return failed(undo->path, err);
+        if (there.mode != 0 && pv_path_remove_tree(r->e->slots.fd, name, err) < 0)
+                return -1;
+        if (pv_copy_entry(from->dirfd, from->name, r->e->slots.fd, name, PV_COPY_PLAIN, err) < 0)
+                return pv_err_wrap(err, "keep %s", undo->path);
+        return pv_path_remove_tree(from->dirfd, from->name, err);
 }
 
 static int restage_entry(struct restage *r, size_t i, struct pv_err *err)
@@ -286,10 +350,7 @@ static int restage_entry(struct restage *r, size_t i, struct pv_err *err)
         if (pv_place_counterpart(e, undo, &from) < 0 ||
             pv_place_layer(e, was->root, e->n_layers - 1, was->path, &to) < 0)
                 return failed(was->path, err);
-        int brought = bring(r, i, &from, &to, err);
-        if (brought != 0)
-                return brought < 0 ? -1 : 0;
-        return merge_directory(r, i, &from, &to, err);
+        return undo->flags & PV_ITEM_NEWER ? give_way(r, i, &from, &to, err) : bring(r, i, &from, &to, err);
 }
 
 static int restage_whiteout(struct restage *r, const struct pv_item *was, struct pv_err *err)
@@ -391,7 +452,7 @@ int pv_settle_undo(struct pv_engine *e, const struct pv_plan_list *record, struc
 {
         struct restage r = { .e = e, .record = record };
         pv_engine_reset_walks(e);
-        if (pv_access_open(e, PV_ACCESS_LAYERS, err) < 0)
+        if (pv_access_open(e, PV_ACCESS_AFTER, err) < 0)
                 return -1;
         int failed_at = 0;
         for (size_t i = 0; i < record->n && failed_at == 0; i++)
@@ -399,7 +460,7 @@ int pv_settle_undo(struct pv_engine *e, const struct pv_plan_list *record, struc
         free(r.name);
         if (failed_at < 0)
                 return -1;
-        if (pv_access_restore(e, PV_ACCESS_LAYERS, err) < 0)
+        if (pv_access_restore(e, PV_ACCESS_AFTER, err) < 0)
                 return -1;
         return rebase(&r, err);
 }

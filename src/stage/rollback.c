@@ -167,13 +167,13 @@ int pv_rollback(struct pv_engine *e, struct pv_err *err)
         struct pv_err first = PV_ERR_INIT, now;
         int r = 0;
         pv_engine_reset_walks(e);
-        if (pv_access_restore(e, PV_ACCESS_ALL, &now) < 0)
+        if (pv_access_restore(e, PV_ACCESS_BEFORE, &now) < 0)
                 r = -1, first = now;
         for (size_t i = 0; i < p->n; i++)
                 if (p->item[i].op == PV_OP_META && p->item[i].state == PV_ITEM_DONE &&
                     pv_meta_rollback(e, &p->item[i], &now) < 0 && r == 0)
                         r = -1, first = now;
-        if (pv_access_open(e, PV_ACCESS_ALL, &now) < 0 && r == 0)
+        if (pv_access_open(e, PV_ACCESS_BEFORE, &now) < 0 && r == 0)
                 r = -1, first = now;
         /* One that cannot be moved back does not keep the others from it. */
         for (size_t i = p->n; i-- > 0;)
@@ -183,7 +183,7 @@ int pv_rollback(struct pv_engine *e, struct pv_err *err)
         for (size_t i = 0; i < p->n; i++)
                 if (p->item[i].state == PV_ITEM_PENDING && restore_pending(e, i, &now) < 0 && r == 0)
                         r = -1, first = now;
-        if (pv_access_restore(e, PV_ACCESS_ALL, &now) < 0 && r == 0)
+        if (pv_access_restore(e, PV_ACCESS_BEFORE, &now) < 0 && r == 0)
                 r = -1, first = now;
         if (r < 0)
                 *err = first;
@@ -194,13 +194,19 @@ static enum pv_item_state classify(struct pv_engine *e, const struct pv_item *it
 {
         struct pv_place at, target;
         struct pv_ident have = { 0 };
+        bool reached = pv_place_target(e, it, &target) == 0;
+        if (it->op == PV_OP_REMOVE) {
+                /* By where it still is, not by the slot: after the commit of an undo that may be empty again. */
+                return reached && pv_ident_read(target.dirfd, target.name, &have, NULL) == 0 &&
+                                       pv_item_is_out(it, &have)
+                               ? PV_ITEM_PENDING
+                               : PV_ITEM_DONE;
+        }
         if (pv_place_counterpart(e, it, &at) < 0)
-                return it->op == PV_OP_PLACE || it->op == PV_OP_EXCHANGE ? PV_ITEM_DONE : PV_ITEM_PENDING;
-        if (pv_place_target(e, it, &target) == 0)
+                return PV_ITEM_DONE;
+        if (reached)
                 (void)pv_move_mend(e, it, &at, &target);
         (void)pv_ident_read(at.dirfd, at.name, &have, NULL);
-        if (it->op == PV_OP_REMOVE)
-                return have.mode ? PV_ITEM_DONE : PV_ITEM_PENDING;
         return pv_item_is_in(e->plan, it, &have) ? PV_ITEM_PENDING : PV_ITEM_DONE;
 }
 

@@ -111,10 +111,11 @@ static int unlink_journals(struct pv_stage *s, struct pv_err *err)
 
 static int discard(struct pv_engine *e, struct pv_err *err)
 {
-        if (pv_build_remove_copies(e, err) < 0 || remove_backup(e, err) < 0 || unlink_journals(e->s, err) < 0)
+        if (pv_access_open(e, PV_ACCESS_BEFORE, err) < 0 || pv_build_remove_copies(e, err) < 0 ||
+            pv_access_restore(e, PV_ACCESS_BEFORE, err) < 0 || remove_backup(e, err) < 0)
                 return -1;
-        pv_pending_clear(e->s);
-        return 0;
+        pv_pending_clear(e->s); /* before the journal goes: nobody else would, and the target is whole */
+        return unlink_journals(e->s, err);
 }
 
 /* The journal becomes the batch's record, or the mark that it was taken back. */
@@ -122,9 +123,9 @@ static int keep_record(struct pv_engine *e, struct pv_err *err)
 {
         const struct pv_batch_head *h = &e->plan->head;
         const char *name = h->kind == PV_BATCH_APPLY ? PV_RECORD_NAME : PV_UNDONE_NAME;
+        pv_pending_clear(e->s);
         if (renameat(pv_stage_dirfd(e->s).fd, PV_JOURNAL_NAME, e->slots.fd, name) < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "keep the record of batch %s", h->id);
-        pv_pending_clear(e->s);
         return 0;
 }
 
@@ -190,14 +191,13 @@ static int abandon_partly(struct pv_engine *e, const struct pv_batch_source *sou
             pv_journal_put_kept(&j, e->plan, err) < 0 || pv_batch_sync(e->s, err) < 0)
                 return -1;
         e->plan->marks |= PV_MARK_PARTLY;
-        if (pv_build_remove_copies(e, err) < 0)
+        if (pv_access_open(e, PV_ACCESS_BEFORE, err) < 0 || pv_build_remove_copies(e, err) < 0 ||
+            pv_access_restore(e, PV_ACCESS_BEFORE, err) < 0)
                 return -1;
         if (e->plan->head.kind == PV_BATCH_UNDO) {
                 /* The rest of the undone batch is as it was; its originals lie where they lay. */
-                if (unlink_journals(e->s, err) < 0)
-                        return -1;
                 pv_pending_clear(e->s);
-                return 0;
+                return unlink_journals(e->s, err);
         }
         return pv_batch_finish(e, source, err);
 }
@@ -217,6 +217,8 @@ static int write_journal(struct pv_engine *e, struct pv_err *err)
 {
         int dir = pv_stage_dirfd(e->s).fd;
         pv_auto_journal j = PV_JOURNAL_INIT;
+        if (pv_build_access(e, err) < 0)
+                return -1;
         if (pv_build_has_copies(e->plan)) {
                 pv_auto_journal first = PV_JOURNAL_INIT;
                 if (pv_journal_create(&first, dir, PV_JOURNAL_NAME, err) < 0 ||
@@ -224,16 +226,17 @@ static int write_journal(struct pv_engine *e, struct pv_err *err)
                         return -1;
                 if (fsync(first.fd) < 0)
                         return pv_err_set(err, PV_ERR_SYS, errno, "sync the journal");
-                if (pv_build_copies(e, err) < 0)
+                if (pv_access_open(e, PV_ACCESS_BEFORE, err) < 0 || pv_build_copies(e, err) < 0 ||
+                    pv_access_restore(e, PV_ACCESS_BEFORE, err) < 0)
                         return -1;
         }
-        if (pv_build_access(e, err) < 0 || pv_journal_create(&j, dir, PV_JOURNAL_NEW, err) < 0 ||
-            pv_journal_put_plan(&j, e->plan, err) < 0 || pv_journal_mark(&j, PV_MARK_READY, err) < 0)
-                return -1;
-        if (pv_pending_set(e->s, err) < 0)
+        if (pv_journal_create(&j, dir, PV_JOURNAL_NEW, err) < 0 || pv_journal_put_plan(&j, e->plan, err) < 0 ||
+            pv_journal_mark(&j, PV_MARK_READY, err) < 0)
                 return -1;
         if (renameat(dir, PV_JOURNAL_NEW, dir, PV_JOURNAL_NAME) < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "write the journal");
+        if (pv_pending_set(e->s, err) < 0)
+                return -1;
         return pv_batch_sync(e->s, err);
 }
 

@@ -145,8 +145,7 @@ int pv_item_restore(struct pv_engine *e, const struct pv_item *it, const struct 
         if (fstatat(at->dirfd, at->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "restore %s", it->path);
         if (it->flags & PV_ITEM_TIMES) {
-                struct timespec t[2] = { { .tv_nsec = UTIME_OMIT },
-                                         { .tv_sec = it->in.mtime_s, .tv_nsec = it->in.mtime_ns } };
+                struct timespec t[2] = { { .tv_nsec = UTIME_OMIT }, it->staged_mtime };
                 if (utimensat(at->dirfd, at->name, t, AT_SYMLINK_NOFOLLOW) < 0)
                         return pv_err_set(err, PV_ERR_SYS, errno, "set the time of %s", it->path);
         }
