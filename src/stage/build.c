@@ -16,6 +16,7 @@
 struct link_count {
         uint64_t ino;
         unsigned root, layer, selected;
+        bool noted; /* its attributes are one item's concern: what was unescaped must not be taken for escaped again */
 };
 
 struct builder {
@@ -70,6 +71,17 @@ static bool links_are_complete(const struct builder *b, const struct pv_change *
         struct link_count key = { .ino = c->now.ino, .root = c->root, .layer = c->layer };
         struct link_count **found = tfind(&key, &b->links, compare_links);
         return found && (*found)->selected >= c->now.nlink;
+}
+
+/* True once for each staged inode. */
+static bool is_first_name(struct builder *b, const struct pv_change *c)
+{
+        struct link_count key = { .ino = c->now.ino, .root = c->root, .layer = c->layer };
+        struct link_count **found = has_links(c) ? tfind(&key, &b->links, compare_links) : NULL;
+        bool first = !found || !(*found)->noted;
+        if (found)
+                (*found)->noted = true;
+        return first;
 }
 
 static bool is_below(const char *path, const char *dir)
@@ -293,7 +305,7 @@ static int note_marks(struct builder *b, const struct pv_change *c, struct pv_it
         unsigned which;
         if (S_ISDIR(c->now.mode) && (c->pre.mode == 0 || !S_ISDIR(c->pre.mode)))
                 it->flags |= PV_ITEM_OPAQUE;
-        if (it->flags & PV_ITEM_COPY || S_ISLNK(c->now.mode))
+        if (it->flags & PV_ITEM_COPY || S_ISLNK(c->now.mode) || !is_first_name(b, c))
                 return 0;
         if (pv_place_layer(b->e, c->root, c->layer, c->path, &at) < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "open the staged %s", c->path);

@@ -60,9 +60,43 @@ static int open_file(int dirfd, const char *name)
         return openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 }
 
+/* A staged file that its owner closed to themselves gets the right to be read for the while. */
+static bool open_up(struct computing *c, const struct pv_scan_entry *e)
+{
+        return errno == EACCES && S_ISREG(e->now.mode) && pv_stage_borrow(c->s) &&
+               fchmodat(e->staged_dir, e->name, (e->now.mode & 07777) | S_IRUSR, 0) == 0;
+}
+
+static void close_up(const struct pv_scan_entry *e)
+{
+        int sys = errno;
+        if (fchmodat(e->staged_dir, e->name, e->now.mode & 07777, 0) == 0)
+                errno = sys;
+}
+
+static int open_staged_file(struct computing *c, const struct pv_scan_entry *e)
+{
+        int fd = open_file(e->staged_dir, e->name);
+        if (fd < 0 && open_up(c, e)) {
+                fd = open_file(e->staged_dir, e->name);
+                close_up(e);
+        }
+        return fd;
+}
+
+static int read_staged_xattrs(struct computing *c, const struct pv_scan_entry *e, uint64_t *digest)
+{
+        int r = pv_facts_get_xattrs(e->staged_dir, e->name, PV_FACTS_STAGED, digest);
+        if (r < 0 && open_up(c, e)) {
+                r = pv_facts_get_xattrs(e->staged_dir, e->name, PV_FACTS_STAGED, digest);
+                close_up(e);
+        }
+        return r < 0 && errno != ENOENT && errno != EACCES ? -1 : 0;
+}
+
 static bool has_same_bytes(struct computing *c, const struct pv_scan_entry *e)
 {
-        pv_auto_fd a = open_file(e->staged_dir, e->name), b = open_file(e->host_dir, e->name);
+        pv_auto_fd a = open_staged_file(c, e), b = open_file(e->host_dir, e->name);
         if (a < 0 || b < 0)
                 return false;
         if (!c->buf)
@@ -86,9 +120,11 @@ static bool has_same_content(struct computing *c, const struct pv_scan_entry *e,
                 return true;
         if (pv_facts_same_inode_state(&e->host, pre))
                 return has_same_bytes(c, e);
-        struct pv_facts now = e->now;
-        return pre->hashed && pv_facts_hash(e->staged_dir, e->name, &now) == 0 &&
-               memcmp(now.sha256, pre->sha256, sizeof pre->sha256) == 0;
+        struct pv_err unreadable = PV_ERR_INIT; /* counts as changed */
+        unsigned char sha256[PV_SHA256_SIZE];
+        pv_auto_fd fd = pre->hashed ? open_staged_file(c, e) : -1;
+        return fd >= 0 && pv_sha256_fd(fd, sha256, e->path, &unreadable) == 0 &&
+               memcmp(sha256, pre->sha256, sizeof sha256) == 0;
 }
 
 static bool has_same_substance(struct computing *c, const struct pv_scan_entry *e, const struct pv_facts *pre)
@@ -122,7 +158,7 @@ static bool compare(struct computing *c, const struct pv_scan_entry *e, const st
                 return true;
         }
         out->flags |= compare_metadata(pre, now);
-        if (S_ISREG(pre->mode) && pre->nlink > 1)
+        if (!S_ISDIR(pre->mode) && pre->nlink > 1)
                 out->flags |= PV_CHANGE_SPLIT;
         out->kind = PV_CHANGE_MODIFIED;
         if (!has_same_substance(c, e, pre))
@@ -184,10 +220,9 @@ static int compute_entry(void *ctx, const struct pv_scan_entry *e, struct pv_err
         struct pv_preimage pre = { .host = e->host };
         if (!(e->flags & PV_SCAN_TOO_LONG) && pv_baseline_resolve(c->base, e, &pre, err) < 0)
                 return -1;
-        if (pv_facts_exist(&e->now) && pv_facts_exist(&pre.host) &&
-            pv_facts_get_xattrs(e->staged_dir, e->name, PV_FACTS_STAGED, &item.now.xattrs) < 0 && errno != ENOENT)
+        if (pv_facts_exist(&e->now) && pv_facts_exist(&pre.host) && read_staged_xattrs(c, e, &item.now.xattrs) < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "read the attributes of %s", e->path);
-        bool linked = S_ISREG(e->now.mode) && e->now.nlink > 1;
+        bool linked = !S_ISDIR(e->now.mode) && e->now.nlink > 1;
         if (!classify(c, e, &pre.host, &item)) {
                 if (!linked && !(item.flags & PV_CHANGE_BLOCKED))
                         return 0;
@@ -229,6 +264,7 @@ int pv_changes_compute(struct pv_stage *s, struct pv_changes **out, struct pv_er
         for (; r == 0 && c.root < s->n_roots; c.root++)
                 r = compute_root(&c, err);
         free(c.buf);
+        pv_stage_give_back(s);
         if (r < 0)
                 return -1;
         pv_changes_find_links(changes);

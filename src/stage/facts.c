@@ -119,12 +119,17 @@ static const char *seen_name(const char *stored, enum pv_facts_side side, struct
 }
 
 /* One attribute's part of the digest. Parts are added up, so that the order of the list does not matter. */
-static int digest_one(struct xattr_path *p, const char *stored, const char *seen, char *value, uint64_t *sum)
+static int digest_one(struct xattr_path *p, enum pv_facts_side side, const char *stored, const char *seen, char *value,
+                      uint64_t *sum)
 {
         unsigned char hash[PV_SHA256_SIZE];
         ssize_t n = get_xattr(p, stored, value, XATTR_MAX);
-        if (n < 0)
-                return errno == ENODATA ? 0 : -1;
+        if (n < 0 && errno == ENODATA)
+                return 0;
+        if (n < 0 && (errno != EACCES || side == PV_FACTS_STAGED))
+                return -1;
+        if (n < 0) /* the mode forbids the owner to read it: it counts as an attribute of a value of its own */
+                n = (ssize_t)strlen(strcpy(value, "unreadable"));
         pv_auto_str part = { 0 };
         pv_str_put_bytes(&part, seen, strlen(seen) + 1);
         pv_str_put_bytes(&part, value, (size_t)n);
@@ -157,7 +162,7 @@ int pv_facts_get_xattrs(int dirfd, const char *name, enum pv_facts_side side, ui
                         continue;
                 if (!value)
                         value = pv_calloc(XATTR_MAX, 1);
-                r = digest_one(&p, a, seen, value, &sum);
+                r = digest_one(&p, side, a, seen, value, &sum);
         }
         pv_freep(&p.proc);
         if (r == 0)

@@ -29,18 +29,24 @@ static bool is_same_inode(const struct link *a, const struct link *b)
         return a->root == b->root && a->layer == b->layer && a->ino == b->ino;
 }
 
+/* Links to links, fifos and sockets there are as well. */
+static bool has_links(const struct pv_facts *f)
+{
+        return pv_facts_exist(f) && !S_ISDIR(f->mode) && f->nlink > 1;
+}
+
 static struct link *collect(const struct pv_changes *c, size_t *n)
 {
         struct link *out = NULL;
         size_t count = 0;
         for (size_t i = 0; i < c->n; i++)
-                count += S_ISREG(c->item[i].now.mode) && c->item[i].now.nlink > 1;
+                count += has_links(&c->item[i].now);
         if (count)
                 out = pv_calloc(count, sizeof *out);
         *n = 0;
         for (size_t i = 0; i < c->n; i++) {
                 const struct pv_change *x = &c->item[i];
-                if (S_ISREG(x->now.mode) && x->now.nlink > 1)
+                if (has_links(&x->now))
                         out[(*n)++] = (struct link){ x->root, x->layer, x->now.ino, i };
         }
         if (out)

@@ -132,7 +132,7 @@ static int open_up(int dirfd, const char *name, mode_t mode, int *restore)
         return fd;
 }
 
-/* Opens a directory of a layer for reading and searching. A stage that is running is not touched. */
+/* Opens a directory of a layer for reading and searching. While others work with the stage, modes are left alone. */
 static int open_staged_dir(struct walk *w, int dirfd, const char *name, mode_t mode, int *restore)
 {
         *restore = -1;
@@ -142,7 +142,11 @@ static int open_staged_dir(struct walk *w, int dirfd, const char *name, mode_t m
         if (fd >= 0 && (mode & 0100 || faccessat(fd, ".", X_OK, AT_EACCESS) == 0))
                 return pv_fd_steal(&fd);
         errno = EACCES;
-        return w->s->taken ? open_up(dirfd, name, mode, restore) : -1;
+        if (!pv_stage_borrow(w->s)) {
+                errno = EACCES;
+                return -1;
+        }
+        return open_up(dirfd, name, mode, restore);
 }
 
 static int open_host_dir(int dirfd, const char *name)

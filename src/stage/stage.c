@@ -124,6 +124,21 @@ static int take_lock(struct pv_stage *s, struct pv_err *err)
         return pv_err_set(err, PV_ERR_SYS, errno, "lock the stage %s", s->dir);
 }
 
+bool pv_stage_borrow(struct pv_stage *s)
+{
+        struct pv_err busy = PV_ERR_INIT;
+        if (!s->taken && s->state == PV_STATE_SEALED)
+                s->borrowed = take_lock(s, &busy) == 0;
+        return s->taken;
+}
+
+void pv_stage_give_back(struct pv_stage *s)
+{
+        struct flock l = whole_file(F_UNLCK);
+        if (s->borrowed && fcntl(s->lock_fd, F_OFD_SETLK, &l) == 0)
+                s->borrowed = s->taken = false;
+}
+
 bool pv_stage_is_running(const struct pv_stage *s)
 {
         struct flock l = whole_file(F_WRLCK);

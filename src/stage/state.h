@@ -48,6 +48,7 @@ struct pv_stage {
         struct pv_pathfd fd;
         int lock_fd;
         bool taken;
+        bool borrowed; /* taken by pv_stage_borrow(), for the while */
         char id[33];
         enum pv_stage_state state;
         unsigned runs;
@@ -70,6 +71,13 @@ static inline struct pv_stage_layer *pv_stage_top(const struct pv_stage *s)
 {
         return &s->layers[s->n_layers - 1];
 }
+
+/*
+ * Whether modes in the layers may be changed for the while: the lock is held, or can be had at once and the stage is
+ * sealed; then it is borrowed until pv_stage_give_back().
+ */
+bool pv_stage_borrow(struct pv_stage *s);
+void pv_stage_give_back(struct pv_stage *s);
 
 /* Makes the directories of a new stage with roots and layers in dir and takes its lock; all but stage.json. */
 int pv_stage_lay_out(struct pv_stage *s, const char *dir, struct pv_err *err);
