@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/own_files.h"
 #include "policy/workspace.h"
 #include "stage/change.h"
 
@@ -50,6 +51,7 @@ int pv_cmd_stage_look(const struct pv_job *job, struct pv_stage **out, struct pv
 {
         if (check_staged(job, "look", err) < 0)
                 return -1;
+        pv_own_files_open();
         return pv_stage_open(job->stage_dir, PV_STAGE_LOOK, out, err);
 }
 
@@ -76,6 +78,7 @@ int pv_cmd_stage_take(struct pv_job *job, const char *verb, struct pv_stage **ou
                            job->id);
                 return pv_err_hint(err, "pvisor kill %s ends it", job->id);
         }
+        pv_own_files_open();
         if (pv_stage_open(job->stage_dir, PV_STAGE_TAKE, &s, err) < 0) {
                 bool removed = job->dropped && access(job->stage_dir, F_OK) < 0 && errno == ENOENT;
                 if (removed)

@@ -149,9 +149,13 @@ static int open_staged_dir(struct walk *w, int dirfd, const char *name, mode_t m
         return open_up(dirfd, name, mode, restore);
 }
 
+/* Fails with EACCES too where entries can be listed but not looked at. */
 static int open_host_dir(int dirfd, const char *name)
 {
-        return openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        pv_auto_fd fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (fd < 0 || faccessat(fd, ".", X_OK, AT_EACCESS) < 0)
+                return -1;
+        return pv_fd_steal(&fd);
 }
 
 static void close_level(struct level *l)

@@ -4,6 +4,7 @@
  * one look at each changed path in the layer and on the host, and reading what the host had there: at most 64 MiB, in
  * files of at most 1 MiB (docs/decisions/0041). Nothing is synced: see startclock.c.
  */
+#include "base/own_files.h"
 #include "stage/baseline.h"
 #include "stage/scan.h"
 #include "stage/state.h"
@@ -11,6 +12,8 @@
 struct sealing {
         struct pv_baseline *base;
         struct pv_preimage_writer *out;
+        bool last_try; /* go on where a directory cannot be read */
+        bool closed;   /* one could not, and the walk was ended */
 };
 
 static int seal_entry(void *ctx, const struct pv_scan_entry *e, struct pv_err *err)
@@ -19,27 +22,43 @@ static int seal_entry(void *ctx, const struct pv_scan_entry *e, struct pv_err *e
         struct pv_preimage p;
         if (e->flags & PV_SCAN_TOO_LONG)
                 return 0; /* cannot be applied */
+        if (e->flags & PV_SCAN_UNREADABLE && !s->last_try) {
+                s->closed = true;
+                return -1;
+        }
         if (pv_baseline_resolve(s->base, e, &p, err) < 0)
                 return -1;
         return pv_preimages_put(s->out, e->path, &p, err);
 }
 
-static int seal_root(struct pv_stage *s, size_t root, struct pv_pathfd view, struct pv_err *err)
+static int try_root(struct sealing *seal, struct pv_stage *s, size_t root, struct pv_pathfd view, struct pv_err *err)
 {
         pv_auto_free char *file = pv_baseline_file(root);
         pv_auto_arena text = { 0 };
-        struct sealing seal = { 0 };
-        struct pv_scan_visitor v = { .visit = seal_entry, .ctx = &seal, .text = &text };
-        if (pv_baseline_open(s, root, view, PV_BASELINE_HASH, &seal.base, err) < 0)
+        struct pv_scan_visitor v = { .visit = seal_entry, .ctx = seal, .text = &text };
+        if (pv_baseline_open(s, root, view, PV_BASELINE_HASH, &seal->base, err) < 0)
                 return -1;
-        int r = pv_preimages_create(s->fd.fd, file, s->runs, &seal.out, err);
+        int r = pv_preimages_create(s->fd.fd, file, s->runs, &seal->out, err);
         if (r == 0)
                 r = pv_scan_root(s, root, &v, err);
         if (r == 0)
-                r = pv_preimages_finish(pv_steal(&seal.out), PV_PREIMAGE_CACHED, err);
-        pv_preimages_abandon(seal.out);
-        pv_baseline_close(seal.base);
+                r = pv_preimages_finish(pv_steal(&seal->out), PV_PREIMAGE_CACHED, err);
+        pv_preimages_abandon(pv_steal(&seal->out));
+        pv_baseline_close(pv_steal(&seal->base));
         return r;
+}
+
+/* The host's own directories may be closed to their owner, too: then with rights over them, which is not undone. */
+static int seal_root(struct pv_stage *s, size_t root, struct pv_pathfd view, struct pv_err *err)
+{
+        struct sealing seal = { 0 };
+        if (try_root(&seal, s, root, view, err) == 0)
+                return 0;
+        if (!seal.closed)
+                return -1;
+        pv_own_files_open();
+        seal = (struct sealing){ .last_try = true };
+        return try_root(&seal, s, root, view, err);
 }
 
 int pv_stage_seal(struct pv_stage *s, const struct pv_pathfd *views, struct pv_err *err)

@@ -3,7 +3,7 @@
  * A stage: the copy-on-write layers of a job, its roots, their baselines. Layout of the directory:
  *
  *   stage.json            version, roots, layers with start clock and boot id, state
- *   lock                  flock(2)ed by whoever runs in it or changes it
+ *   lock                  locked (F_OFD_SETLK) by whoever runs in it or changes it
  *   roots/<n>/layers/<k>  overlayfs upper directories in the kernel's own format, 0000 oldest
  *   roots/<n>/work        overlayfs work directory
  *   roots/<n>/preimages   what the target's changed paths were (written at stop)
