@@ -104,9 +104,12 @@ def test_terminal_keys_resize_and_exit(terminal):
     shell.resize(50, 132)
     shell.line("stty size")
     shell.expect("50 132")
-    shell.line("cat")
-    shell.key("c")
     shell.expect("ready> ")
+    shell.line("cat")
+    shell.line("echoed")
+    shell.expect(r"echoed\s+echoed")  # cat has the terminal by now
+    shell.key("c")
+    shell.expect(r"\^C\s+ready> ")
     shell.line("exit 7")
     assert shell.wait() == 7
 
