@@ -422,7 +422,37 @@ static int restage_item(struct restage *r, size_t i, struct pv_err *err)
         return restage_entry(r, i, err);
 }
 
-/* The preimage of each path is what the target has again; its hash is still that of the record. */
+/* What the undo put there, where the host has changed it since: a preimage that nothing passes for. */
+static void facts_of_original(const struct pv_item *undo, struct pv_facts *f)
+{
+        *f = (struct pv_facts){ .mode = undo->in.mode,
+                                .uid = undo->in.uid,
+                                .gid = undo->in.gid,
+                                .size = undo->in.size,
+                                .rdev = undo->in.rdev,
+                                .nlink = 1,
+                                .mtime = { .tv_sec = undo->in.mtime_s, .tv_nsec = undo->in.mtime_ns } };
+}
+
+/* The preimage of one path: what the target has again, if it is still what the undo put there. */
+static int read_preimage(struct restage *r, size_t i, struct pv_arena *text, struct pv_facts *f, struct pv_err *err)
+{
+        const struct pv_item *was = &r->record->item[i], *undo = &r->e->plan->item[i];
+        struct pv_place at;
+        struct pv_ident have = { 0 };
+        facts_of_original(undo, f);
+        if (pv_place_target(r->e, was, &at) < 0 || pv_ident_read(at.dirfd, at.name, &have, NULL) < 0 ||
+            (was->op != PV_OP_META && !pv_item_is_in(r->e->plan, undo, &have)))
+                return 0;
+        if (pv_facts_get(at.dirfd, at.name, text, f) < 0 ||
+            pv_facts_get_xattrs(at.dirfd, at.name, PV_FACTS_HOST, &f->xattrs) < 0) {
+                if (errno != ENOENT && errno != ENOTDIR)
+                        return failed(was->path, err);
+                facts_of_original(undo, f);
+        }
+        return 0;
+}
+
 static int rebase(struct restage *r, struct pv_err *err)
 {
         const struct pv_plan_list *p = r->record;
@@ -432,13 +462,11 @@ static int rebase(struct restage *r, struct pv_err *err)
         pv_engine_reset_walks(r->e);
         for (size_t i = 0; i < p->n; i++) {
                 const struct pv_item *it = &p->item[i];
-                struct pv_place at;
                 list[i] = (struct pv_rebase){ .root = it->root, .path = it->path };
-                if (it->out.mode == 0 || pv_place_target(r->e, it, &at) < 0)
+                if (it->out.mode == 0)
                         continue;
-                if (pv_facts_get(at.dirfd, at.name, &text, &facts[i]) < 0 ||
-                    pv_facts_get_xattrs(at.dirfd, at.name, PV_FACTS_HOST, &facts[i].xattrs) < 0)
-                        return failed(it->path, err);
+                if (read_preimage(r, i, &text, &facts[i], err) < 0)
+                        return -1;
                 if (it->flags & PV_ITEM_HASHED) {
                         facts[i].hashed = true;
                         memcpy(facts[i].sha256, it->sha256, PV_SHA256_SIZE);
