@@ -111,6 +111,25 @@ def test_new_parents_come_along(agent, pvisor, workspace):
     assert (workspace / "a/b/c/file").exists() and not (workspace / "a/other").exists()
 
 
+@pytest.mark.parametrize("before", ["file", "link", "dangling"])
+def test_part_of_a_directory_that_replaces_something_else(pvisor, plain, before):
+    if before == "file":
+        (plain / "e").write_text("a file\n")
+    else:
+        (plain / "e").symlink_to("src" if before == "link" else "nowhere")
+    was = tree.snapshot(plain)
+    pvisor(*script("rm e; mkdir -p e/f; echo 1 > e/one; echo 2 > e/two; echo 3 > e/f/three"), cwd=plain)
+    pvisor("apply", "--path", "e/two", cwd=plain)
+    assert sorted(os.listdir(plain / "e")) == ["two"]
+    pvisor("apply", "--path", "e/f", cwd=plain)
+    assert sorted(os.listdir(plain / "e")) == ["f", "two"]
+    pvisor("undo", cwd=plain)
+    pvisor("undo", cwd=plain)
+    tree.assert_same(was, tree.snapshot(plain))
+    pvisor("apply", "--all", cwd=plain)
+    assert sorted(os.listdir(plain / "e")) == ["f", "one", "two"]
+
+
 def test_a_link_group_does_not_smuggle_what_runs_on_the_host(agent, pvisor, workspace):
     agent("echo 'export X=1' > harmless.txt; ln harmless.txt .envrc")
     result = pvisor("apply", "--all", cwd=workspace, code=None)

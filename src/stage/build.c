@@ -185,6 +185,19 @@ static bool is_preimage(const struct pv_facts *pre, const struct pv_ident *have,
                 (uint32_t)pre->mtime.tv_nsec == have->mtime_ns && same_time(&pre->ctime, ctime));
 }
 
+/* Does this batch put a directory where a file or a link is now, above this path? Its own check answers for both. */
+static bool replaces_above(struct builder *b, const struct pv_change *c)
+{
+        pv_auto_free char *dir = pv_strdup(c->path);
+        for (char *slash; (slash = strrchr(dir, '/'));) {
+                *slash = '\0';
+                const struct pv_change *above = pv_changes_find((struct pv_changes *)b->changes, c->root, dir);
+                if (above && S_ISDIR(above->now.mode) && above->pre.mode != 0 && !S_ISDIR(above->pre.mode))
+                        return b->selected[above - b->changes->item];
+        }
+        return false;
+}
+
 /* Reads what the target has and compares it with the preimage; a difference that matters is a conflict. */
 static int check(struct builder *b, const struct pv_change *c, struct pv_item *it, struct pv_err *err)
 {
@@ -194,7 +207,7 @@ static int check(struct builder *b, const struct pv_change *c, struct pv_item *i
                 if (errno != ENOENT && errno != ENOTDIR && errno != ELOOP)
                         return pv_err_set(err, PV_ERR_SYS, errno, "check %s", c->path);
                 /* Below a directory that this batch makes there is nothing to look at. */
-                if (c->pre.mode == 0 && errno == ENOENT)
+                if (c->pre.mode == 0 && (errno == ENOENT || replaces_above(b, c)))
                         return 0;
                 pv_result_conflict(b->e->result, c->root, c->path, why);
                 return 0;
