@@ -458,3 +458,20 @@ def test_stage_of_a_vanished_workspace_can_be_dropped(pvisor, workspace, staged)
     tree.remove(workspace)
     pvisor("drop", staged.name)
     assert not (staged / "stage").exists()
+
+
+# ---- a store without room ----
+
+@pytest.mark.root
+@pytest.mark.parametrize("way", ["drop", "prune"])
+def test_what_filled_the_store_can_be_thrown_away(pvisor, workspace, environment, mount_filesystem, way):
+    place = mount_filesystem("tmpfs", 1)
+    environment["PVISOR_HOME"] = str(place / "store")
+    pvisor("run", "--stage", "--", "sh", "-c", "echo more >> README.md; head -c 3000000 /dev/zero | tr '\\0' x > big",
+           cwd=workspace, code=None)
+    assert os.statvfs(place).f_bavail == 0
+    pvisor(*{"drop": ["drop"], "prune": ["prune", "--unapplied"]}[way], cwd=workspace)
+    assert os.statvfs(place).f_bavail * os.statvfs(place).f_frsize > 500_000
+    assert not list(jobs.store(environment).glob("jobs/*/stage"))
+    if way == "drop":
+        assert "dropped" in pvisor("review", cwd=workspace).out

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pvisor drop */
+#include <errno.h>
 #include "base/json.h"
 #include "base/log.h"
 #include "cmd/decide.h"
@@ -90,9 +91,15 @@ static int empty(struct pv_stage *s, struct pv_changes *changes, struct pv_err *
         return pv_drop_changes(s, changes, all, err);
 }
 
+static bool is_full(const struct pv_err *err)
+{
+        return err->sys == ENOSPC || err->sys == EDQUOT;
+}
+
 /*
  * The decision is recorded before the stage goes: whoever is interrupted in between finds a job whose changes were
- * dropped, and may drop it again. What could not be dropped is not said to be.
+ * dropped, and may drop it again. Where there is no room for that, making room comes first. What could not be dropped
+ * is not said to be.
  */
 static int decide_and_empty(struct pv_job *job, struct pv_stage *s, struct pv_changes *changes, struct pv_err *err)
 {
@@ -100,10 +107,11 @@ static int decide_and_empty(struct pv_job *job, struct pv_stage *s, struct pv_ch
         struct pv_err ignored = PV_ERR_INIT;
         job->dropped = true;
         job->changes = job->pending = 0;
-        if (pv_job_save_decisions(job, err) < 0)
+        if (pv_job_save_decisions(job, err) < 0 && !is_full(err))
                 return -1;
+        pv_err_clear(err);
         if (empty(s, changes, err) == 0)
-                return 0;
+                return pv_job_save_decisions(job, err);
         job->dropped = before.dropped;
         job->changes = before.changes;
         job->pending = before.pending;
@@ -111,7 +119,10 @@ static int decide_and_empty(struct pv_job *job, struct pv_stage *s, struct pv_ch
         return -1;
 }
 
-/* A drop that was cut short is finished; a stage whose target is gone for good can be dropped, too, but not counted. */
+/*
+ * A drop that was cut short is finished; a stage whose target is gone for good, or whose filesystem has no room left
+ * to take stock of it, can be dropped, too, but not counted. err says what stands against counting.
+ */
 static int drop_uncounted(const struct drop_options *o, struct pv_job *job, struct pv_stage *s, struct pv_err *err)
 {
         struct dropped d = { .all = 0 };
@@ -122,10 +133,24 @@ static int drop_uncounted(const struct drop_options *o, struct pv_job *job, stru
                 return report(job, o, &d, err);
         job->dropped = true;
         job->changes = job->pending = 0;
-        if (pv_job_save_decisions(job, err) < 0 || pv_stage_remove(s, err) < 0)
+        if (pv_job_save_decisions(job, err) < 0 && !is_full(err))
+                return -1;
+        pv_err_clear(err);
+        if (pv_stage_remove(s, err) < 0 || pv_job_save_decisions(job, err) < 0)
                 return -1;
         pv_job_event(job, "dropped", json_pack("{s:n, s:b}", "paths", "whole", 1));
         return report(job, o, &d, err);
+}
+
+/* 1: it can only be dropped as it is, and err says why. */
+static int open_to_drop(struct pv_job *job, struct pv_stage **s, struct pv_err *err)
+{
+        struct pv_err again = PV_ERR_INIT;
+        if (pv_cmd_stage_take(job, "drop", s, err) == 0)
+                return pv_stage_require_targets(*s, err) < 0;
+        if (!is_full(err) || pv_stage_open(job->stage_dir, PV_STAGE_DISCARD, s, &again) < 0)
+                return -1;
+        return 1;
 }
 
 static int drop_whole(const struct drop_options *o, const struct pv_args *args, struct pv_err *err)
@@ -133,10 +158,11 @@ static int drop_whole(const struct drop_options *o, const struct pv_args *args, 
         pv_auto_job job = NULL;
         pv_auto_stage s = NULL;
         pv_auto_changes changes = NULL;
-        if (pv_cmd_job(args, &job, err) < 0 || pv_cmd_stage_take(job, "drop", &s, err) < 0)
+        if (pv_cmd_job(args, &job, err) < 0)
                 return -1;
-        if (pv_stage_require_targets(s, err) < 0)
-                return drop_uncounted(o, job, s, err);
+        int uncounted = open_to_drop(job, &s, err);
+        if (uncounted)
+                return uncounted < 0 ? -1 : drop_uncounted(o, job, s, err);
         if (pv_changes_compute(s, &changes, err) < 0)
                 return -1;
         struct dropped d = { .all = changes->n };

@@ -40,7 +40,7 @@ static int remove_stage(const struct pv_job *job, bool dry_run, uint64_t *bytes,
         pv_auto_stage s = NULL;
         if (faccessat(AT_FDCWD, job->stage_dir, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
                 return 0; /* dropped, or never made */
-        if (pv_stage_open(job->stage_dir, PV_STAGE_TAKE, &s, err) < 0 || pv_stage_size(s, bytes, err) < 0)
+        if (pv_stage_open(job->stage_dir, PV_STAGE_DISCARD, &s, err) < 0 || pv_stage_size(s, bytes, err) < 0)
                 return -1;
         if (dry_run)
                 return 0;

@@ -282,7 +282,7 @@ int pv_stage_open(const char *dir, enum pv_stage_lock lock, struct pv_stage **ou
         pv_auto_stage s = pv_stage_new();
         if (open_dir(s, dir, err) < 0 || open_lock(s, 0, err) < 0)
                 return -1;
-        if (lock == PV_STAGE_TAKE && take_lock(s, err) < 0)
+        if (lock != PV_STAGE_LOOK && take_lock(s, err) < 0)
                 return -1;
         if (pv_stage_read_state(s, err) < 0) {
                 if (err->sys != ENOENT)

@@ -28,8 +28,9 @@
 #define PV_STAGE_VERSION 1
 
 enum pv_stage_lock {
-        PV_STAGE_LOOK, /* no lock: review and diff of a stage that may be running */
-        PV_STAGE_TAKE, /* exclusive; PV_ERR_BUSY at once when held: run, apply, undo, drop, checkpoint */
+        PV_STAGE_LOOK,    /* no lock: review and diff of a stage that may be running */
+        PV_STAGE_TAKE,    /* exclusive; PV_ERR_BUSY at once when held: run, apply, undo, drop, checkpoint */
+        PV_STAGE_DISCARD, /* the same, to remove it: nothing is written before, for there may be no room to write */
 };
 
 struct pv_stage; /* opaque; open descriptors of the stage directory, its roots' targets and layers */
