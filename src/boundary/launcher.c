@@ -147,6 +147,7 @@ static int become_command(struct pv_launch *l, int go, struct pv_err *err)
                 .plan = p,
                 .canary = &l->canary,
                 .roots = l->roots,
+                .stores = &l->view.absent,
                 .share = l->share >= 0 ? share : NULL,
                 .read_only = l->view.base == PV_VIEW_NEW_ROOT ? "/usr" : NULL,
                 .share_fd = l->share,

@@ -265,6 +265,8 @@ static int is_hidden(const char *path)
 
         if (lstat(path, &st) < 0)
                 return errno;
+        if (S_ISREG(st.st_mode) && st.st_size == 0) /* a mask where no whiteout can be */
+                return ENOENT;
         if (!S_ISDIR(st.st_mode))
                 return PV_ATTEMPT_SUCCEEDED;
         d = opendir(path);
@@ -276,18 +278,15 @@ static int is_hidden(const char *path)
 
 int pv_attempt_masks(const struct pv_probe_spec *spec)
 {
-        int refusal = PV_ATTEMPT_NOT_MADE;
+        char path[PATH_MAX];
 
-        for (size_t i = 0; spec->plan->home && i < spec->plan->masks.n; i++) {
-                char path[PATH_MAX];
-
-                if (snprintf(path, sizeof path, "%s/%s", spec->plan->home, spec->plan->masks.v[i]) >= (int)sizeof path)
-                        return PV_ATTEMPT_NOT_MADE;
-                refusal = is_hidden(path);
-                if (refusal == PV_ATTEMPT_SUCCEEDED)
-                        return refusal;
-        }
-        return refusal;
+        for (size_t i = 0; spec->stores && i < spec->stores->n; i++)
+                if (is_hidden(spec->stores->v[i]) == PV_ATTEMPT_SUCCEEDED)
+                        return PV_ATTEMPT_SUCCEEDED;
+        if (!spec->plan->home || spec->plan->masks.n == 0 ||
+            snprintf(path, sizeof path, "%s/%s", spec->plan->home, spec->plan->masks.v[0]) >= (int)sizeof path)
+                return PV_ATTEMPT_NOT_MADE;
+        return is_hidden(path);
 }
 
 int pv_attempt_hidden(const struct pv_probe_spec *spec)

@@ -4,14 +4,19 @@
 #include <string.h>
 #include <sys/socket.h>
 #include "base/fd.h"
+#include "base/str.h"
 #include "boundary/boundary.h"
 
-enum kind { REPORT_OBSERVATION = 1, REPORT_ERROR, REPORT_VIEW, REPORT_NET };
+enum kind { REPORT_OBSERVATIONS = 1, REPORT_ERROR, REPORT_VIEW, REPORT_NET };
 
 struct head {
         int kind;
-        unsigned index;
+        unsigned index; /* of the view or network descriptor, of the first observation */
+        unsigned count; /* of observations */
 };
+
+/* Many in one message, since each wakes the supervisor once more; few enough for any socket buffer. */
+#define OBSERVATIONS_A_MESSAGE 16
 
 static void send_parts(int fd, struct head head, const void *body, size_t len, int pass)
 {
@@ -36,27 +41,30 @@ static void send_parts(int fd, struct head head, const void *body, size_t len, i
 
 void pv_report_observations(int fd, const struct pv_observations *obs)
 {
-        for (unsigned i = 0; i < obs->n; i++)
-                send_parts(fd, (struct head){ REPORT_OBSERVATION, i }, &obs->item[i], sizeof obs->item[i], -1);
+        for (unsigned i = 0; i < obs->n; i += OBSERVATIONS_A_MESSAGE) {
+                unsigned n = obs->n - i < OBSERVATIONS_A_MESSAGE ? obs->n - i : OBSERVATIONS_A_MESSAGE;
+                struct head head = { .kind = REPORT_OBSERVATIONS, .index = i, .count = n };
+                send_parts(fd, head, &obs->item[i], n * sizeof obs->item[i], -1);
+        }
 }
 
 void pv_report_error(int fd, const struct pv_err *failure)
 {
-        send_parts(fd, (struct head){ REPORT_ERROR, 0 }, failure, sizeof *failure, -1);
+        send_parts(fd, (struct head){ .kind = REPORT_ERROR }, failure, sizeof *failure, -1);
 }
 
 void pv_report_view(int fd, size_t index, int view)
 {
-        send_parts(fd, (struct head){ REPORT_VIEW, (unsigned)index }, NULL, 0, view);
+        send_parts(fd, (struct head){ .kind = REPORT_VIEW, .index = (unsigned)index }, NULL, 0, view);
 }
 
 void pv_report_net(int fd, size_t index, int net)
 {
-        send_parts(fd, (struct head){ REPORT_NET, (unsigned)index }, NULL, 0, net);
+        send_parts(fd, (struct head){ .kind = REPORT_NET, .index = (unsigned)index }, NULL, 0, net);
 }
 
 union body {
-        struct pv_observation observation;
+        struct pv_observation observations[OBSERVATIONS_A_MESSAGE];
         struct pv_err failure;
 };
 
@@ -90,25 +98,33 @@ static ssize_t receive(int fd, struct head *head, union body *body, int *passed)
         return n;
 }
 
+static void take_observations(const struct head *head, const union body *body, size_t len, struct pv_observations *obs)
+{
+        if (head->count > OBSERVATIONS_A_MESSAGE || head->index > PV_CONTROLS_MAX - head->count ||
+            len != head->count * sizeof *body->observations)
+                return;
+        memcpy(&obs->item[head->index], body->observations, len);
+        if (obs->n < head->index + head->count)
+                obs->n = head->index + head->count;
+}
+
 int pv_report_collect(int fd, struct pv_observations *obs, int *views, size_t n_views, int *net, struct pv_err *err)
 {
         struct head head;
-        union body body;
+        pv_auto_free union body *body = pv_calloc(1, sizeof *body);
         int failed = 0;
         for (;;) {
                 pv_auto_fd passed = -1;
-                ssize_t n = receive(fd, &head, &body, &passed);
+                ssize_t n = receive(fd, &head, body, &passed);
                 if (n == 0)
                         return failed;
                 if (n < 0)
                         return pv_err_set(err, PV_ERR_SYS, errno, "read the launcher's report");
                 size_t len = (size_t)n - sizeof head;
-                if (head.kind == REPORT_OBSERVATION && len == sizeof body.observation && head.index < PV_CONTROLS_MAX) {
-                        obs->item[head.index] = body.observation;
-                        if (obs->n <= head.index)
-                                obs->n = head.index + 1;
-                } else if (head.kind == REPORT_ERROR && len == sizeof body.failure && !failed) {
-                        *err = body.failure;
+                if (head.kind == REPORT_OBSERVATIONS) {
+                        take_observations(&head, body, len, obs);
+                } else if (head.kind == REPORT_ERROR && len == sizeof body->failure && !failed) {
+                        *err = body->failure;
                         failed = -1;
                 } else if (head.kind == REPORT_VIEW && head.index < n_views && passed >= 0) {
                         pv_fd_closep(&views[head.index]);

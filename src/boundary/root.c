@@ -29,6 +29,15 @@ struct ctx {
 
 /* ---- what must not be seen ---- */
 
+static int add_secrets(struct ctx *c, const char *dir, struct pv_strv *masks, struct pv_err *err)
+{
+        if (pv_mask_prepare(dir, masks, &c->view->absent, err) < 0)
+                return -1;
+        for (size_t i = 0; i < masks->n; i++)
+                pv_strv_take(&c->secrets, pv_path_join(dir, masks->v[i]));
+        return 0;
+}
+
 static int list_secrets(struct ctx *c, struct pv_err *err)
 {
         const struct pv_plan *p = c->plan;
@@ -36,18 +45,14 @@ static int list_secrets(struct ctx *c, struct pv_err *err)
                 pv_strv_add(&c->secrets, p->hidden.v[i]);
         if (p->filesystem == PV_FS_HOST)
                 return 0;
+        pv_auto_strv etc = { 0 }, home = { 0 };
         for (const char *const *s = pv_secrets_etc; *s; s++)
-                pv_strv_take(&c->secrets, pv_path_join("/etc", *s));
-        if (p->home_mode != PV_HOME_COW || access(p->home, F_OK) < 0)
-                return 0;
-        pv_auto_strv masks = { 0 };
-        for (size_t i = 0; i < p->masks.n; i++)
-                pv_strv_add(&masks, p->masks.v[i]);
-        if (pv_mask_resolve(p->home, &masks, err) < 0)
+                pv_strv_add(&etc, *s);
+        if (add_secrets(c, "/etc", &etc, err) < 0)
                 return -1;
-        for (size_t i = 0; i < masks.n; i++)
-                pv_strv_take(&c->secrets, pv_path_join(p->home, masks.v[i]));
-        return 0;
+        for (size_t i = 0; p->home_mode == PV_HOME_COW && i < p->masks.n; i++)
+                pv_strv_add(&home, p->masks.v[i]);
+        return home.n > 0 ? add_secrets(c, p->home, &home, err) : 0;
 }
 
 /* The secrets strictly below src, relative to it. Naming a secret itself as a mount is the person's word. */
@@ -59,6 +64,7 @@ static void secrets_below(const struct ctx *c, const char *src, struct pv_strv *
                 if (pv_path_is_within(s, src) && s[n] == '/' && s[n + 1])
                         pv_strv_add(out, s + n + 1);
         }
+        pv_mask_tidy(out);
 }
 
 /* ---- the machine ---- */
@@ -348,6 +354,22 @@ static int add_place_steps(struct ctx *c, const struct place *p, struct pv_err *
         return 0;
 }
 
+/* A secret that a mount shows is the person's word. */
+static void forget_granted(struct ctx *c)
+{
+        struct pv_strv kept = { 0 };
+        for (size_t i = 0; i < c->view->absent.n; i++) {
+                const char *path = c->view->absent.v[i];
+                bool granted = false;
+                for (size_t k = 0; k < c->plan->n_mounts; k++)
+                        granted |= pv_path_is_within(c->plan->mounts[k].dst, path);
+                if (!granted)
+                        pv_strv_add(&kept, path);
+        }
+        pv_strv_fini(&c->view->absent);
+        c->view->absent = kept;
+}
+
 /* ---- the two views ---- */
 
 static int sandbox_view(struct ctx *c, const char *tty, struct pv_err *err)
@@ -367,6 +389,8 @@ static int sandbox_view(struct ctx *c, const char *tty, struct pv_err *err)
         for (size_t i = 0; i < all.n; i++)
                 if (add_place_steps(c, &all.v[i], err) < 0)
                         return -1;
+        if (c->plan->n_mounts > 0)
+                forget_granted(c);
         return 0;
 }
 

@@ -27,6 +27,7 @@ void pv_view_fini(struct pv_view *view)
                 pv_strv_fini(&view->v[i].masks);
         }
         free(view->v);
+        pv_strv_fini(&view->absent);
         *view = (struct pv_view){ 0 };
 }
 

@@ -49,6 +49,7 @@ struct pv_view {
         enum pv_view_base base;
         struct pv_view_step *v;
         size_t n;
+        struct pv_strv absent; /* absolute paths of secrets that exist on the host and must not be found in the view */
 };
 
 void pv_view_fini(struct pv_view *view);
