@@ -105,9 +105,8 @@ def test_terminal_keys_resize_and_exit(terminal):
     shell.line("stty size")
     shell.expect("50 132")
     shell.expect("ready> ")
-    shell.line("cat")
-    shell.line("echoed")
-    shell.expect(r"echoed\s+echoed")  # cat has the terminal by now
+    shell.line("echo begun; cat")
+    shell.expect(r"cat\s+begun")
     shell.key("c")
     shell.expect(r"\^C\s+ready> ")
     shell.line("exit 7")
