@@ -4,6 +4,7 @@
 A test sees a private HOME, a clean environment and directories that vanish with it, so that neither the person's own
 configuration nor another test reaches it.
 """
+import json
 import os
 import pwd
 import shutil
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from lib import filesystems, processes, tree
+from lib import filesystems, outside, processes, tree
 from lib.terminal import Terminal
 
 TOP = Path(__file__).resolve().parent.parent
@@ -292,3 +293,64 @@ def terminal(environment, temporary):
     yield start
     for each in opened:
         each.close()
+
+
+# ---- a network ----
+
+@pytest.fixture(scope="module")
+def outside_world():
+    base = Path(os.environ.get("HOME") or pwd.getpwuid(os.geteuid()).pw_dir) / ".cache" / "pvisor-tests"
+    base.mkdir(parents=True, exist_ok=True)
+    path = Path(tempfile.mkdtemp(prefix="outside-", dir=base))
+    try:
+        world = outside.Outside(path)
+    except OSError as e:
+        pv_skip(f"no network namespace with a world of its own: {e}")
+    yield world
+    world.close()
+    tree.remove(path)
+
+
+@pytest.fixture
+def world(outside_world, run, pv, plain):
+    """A network with servers and names of its own, lib.outside; world.pvisor() runs in it, world.run() without pVisor."""
+
+    class Here:
+        directory, names = outside_world.directory, outside.NAMES
+
+        def run(self, args, cwd=None, **options):
+            return run(outside_world.command(args, cwd or plain), **options)
+
+        def pvisor(self, *args, code=0, wrap=(), **options):
+            result = self.run([*wrap, pv, *args], **options)
+            assert code is None or result.code == code, (
+                f"pvisor {' '.join(map(str, args))}: exit {result.code}, wanted {code}\n{result.out}\n{result.err}")
+            return result
+
+        def command(self, *args):
+            return outside_world.command([pv, *args], plain)
+
+        def safe(self, rules, command, **options):
+            """--safe with these targets allowed (or whole options, where they begin with --)."""
+            more = [a for r in rules for a in (r.split("=", 1) if r.startswith("--") else ["--overlaynet-allow", r])]
+            return self.pvisor("run", "--safe", *more, "--", *command, **options)
+
+        def inside(self, rules, script, *arguments, code=0, **options):
+            """What a Python program in the sandbox printed as JSON."""
+            result = self.safe(rules, ["/usr/bin/python3", "-c", outside.PRELUDE + script, *arguments], code=code,
+                               **options)
+            return json.loads(result.out)
+
+        def directly(self, script, *arguments, **options):
+            """The same without pVisor."""
+            result = self.run(["/usr/bin/python3", "-c", outside.PRELUDE + script, *arguments], **options)
+            assert result.code == 0, result.err
+            return json.loads(result.out)
+
+        def connections(self):
+            return outside_world.connections()
+
+        def questions(self):
+            return outside_world.questions()
+
+    return Here()
