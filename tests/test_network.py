@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What network rules hold: every way around them as a pair, refused under the rules and possible without them."""
 import json
-import os
 import shutil
 import subprocess
 
 import pytest
 
 from conftest import pv_skip
-from lib import jobs
+from lib import jobs, outside
 
 ANY = ["--overlaynet-allow=*"]
 REFUSED = "ECONNREFUSED"
@@ -269,7 +268,6 @@ s.bind("\\0pvisor-test-" + str(os.getpid())); s.listen()
 os.write(1, b"pvisor-test-%d\\n" % os.getpid())
 s.accept(); s.accept()
 """
-    from lib import outside
     command = world.command()[:-1] + ["/usr/bin/python3", "-c", outside.PRELUDE + server]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         name = process.stdout.readline().strip()
@@ -302,7 +300,7 @@ attempt(lambda: echo("11.22.33.3", 31337))
 attempt(lambda: echo("2a01:5f::2", 31337))
 say(0)
 """
-    result = world.safe(["www.example.com"], ["/usr/bin/python3", "-c", __import__("lib.outside").outside.PRELUDE + script])
+    result = world.safe(["www.example.com"], ["/usr/bin/python3", "-c", outside.PRELUDE + script])
     assert "nobody.test" in result.err and "--overlaynet-allow nobody.test" in result.err
     assert "--overlaynet-allow 11.22.33.3:31337" in result.err
     assert "--overlaynet-allow [2a01:5f::2]:31337" in result.err
@@ -345,8 +343,9 @@ def test_a_server_that_resets_is_a_reset(world):
 
 def test_the_levels_say_what_holds(world, environment):
     def run(*options, code=0):
+        before = set(jobs.job_dirs(environment))
         world.pvisor("run", *options, "--", "true", code=code)
-        bundle = jobs.bundle(jobs.job_dirs(environment)[-1])
+        bundle = jobs.bundle((set(jobs.job_dirs(environment)) - before).pop())
         levels = {o["control"]: o["level"] for o in bundle["executor_observations"] if o["dimension"] == "network"}
         return bundle["network"]["interception"], levels, bundle["safety"]["network_contained"]
 

@@ -134,6 +134,18 @@ static void add_resolver(struct ctx *c)
         free(real);
 }
 
+/*
+ * Under network rules names are pVisor's to resolve: a real address out of the host's own table would arrive without its
+ * name, and no rule by name could hold it. The table counts all the same, outside, where names are resolved.
+ */
+static void mask_hosts(struct ctx *c)
+{
+        struct stat st;
+        pv_auto_free char *real = c->plan->net == PV_NET_RULES ? realpath("/etc/hosts", NULL) : NULL;
+        if (real && stat(real, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0)
+                pv_view_add(c->view, PV_VIEW_MASK, NULL, real);
+}
+
 static const char *const devices[] = {
         "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"
 };
@@ -385,6 +397,7 @@ static int sandbox_view(struct ctx *c, const char *tty, struct pv_err *err)
         pv_view_add(c->view, PV_VIEW_PROC, NULL, "/proc");
         add_private(c);
         add_resolver(c);
+        mask_hosts(c);
         collect_places(c, &all);
         for (size_t i = 0; i < all.n; i++)
                 if (add_place_steps(c, &all.v[i], err) < 0)
@@ -397,6 +410,7 @@ static int sandbox_view(struct ctx *c, const char *tty, struct pv_err *err)
 static void host_view(struct ctx *c)
 {
         c->view->base = PV_VIEW_HOST;
+        mask_hosts(c);
         for (size_t i = 0; i < c->plan->n_roots; i++)
                 add_root(c, i);
         for (size_t i = 0; i < c->plan->hidden.n; i++)

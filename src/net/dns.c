@@ -6,6 +6,8 @@
 #define HEADER       12
 #define CLASS_IN     1
 #define TYPE_OPT     41
+#define OPTION_EDE   15
+#define EDE_BLOCKED  15
 #define FLAG_QR      0x8000u
 #define FLAG_TC      0x0200u
 #define FLAG_RD      0x0100u
@@ -158,17 +160,45 @@ static uint8_t *put_address(uint8_t *p, enum pv_dns_type type, uint32_t ttl, con
         return p + size;
 }
 
-static uint8_t *put_edns(uint8_t *p)
+/* A PTR record for the question's own name; the name is one that get_name() and pv_netrule_fold_name() took. */
+static uint8_t *put_pointer(uint8_t *p, uint32_t ttl, const char *name)
+{
+        p = put16(p, POINTER_MASK << 8 | HEADER);
+        p = put16(p, PV_DNS_PTR);
+        p = put16(p, CLASS_IN);
+        p = put16(p, ttl >> 16);
+        p = put16(p, ttl & 0xffff);
+        p = put16(p, (unsigned)strlen(name) + 2);
+        for (;;) {
+                size_t n = strcspn(name, ".");
+                *p++ = (uint8_t)n;
+                memcpy(p, name, n);
+                p += n;
+                if (name[n] == '\0')
+                        break;
+                name += n + 1;
+        }
+        *p++ = 0;
+        return p;
+}
+
+static uint8_t *put_edns(uint8_t *p, bool blocked)
 {
         *p++ = 0; /* the root */
         p = put16(p, TYPE_OPT);
         p = put16(p, PV_DNS_UDP_MAX);
-        memset(p, 0, 6); /* extended rcode, version, flags, no options */
-        return p + 6;
+        memset(p, 0, 4); /* extended rcode, version, flags */
+        p = put16(p + 4, blocked ? 6 : 0);
+        if (!blocked)
+                return p;
+        p = put16(p, OPTION_EDE);
+        p = put16(p, 2);
+        return put16(p, EDE_BLOCKED);
 }
 
-#define RECORD_MAX 28 /* put_address() with 16 bytes */
-#define EDNS_SIZE  11
+#define RECORD_MAX  28 /* put_address() with 16 bytes */
+#define POINTER_MAX (12 + PV_NETRULE_NAME_MAX + 2)
+#define EDNS_SIZE   17 /* with its option */
 
 size_t pv_dns_write_answer(const uint8_t *msg, const struct pv_dns_query *q, const struct pv_dns_answer *a,
                            uint8_t *out, size_t limit)
@@ -193,8 +223,12 @@ size_t pv_dns_write_answer(const uint8_t *msg, const struct pv_dns_query *q, con
                 p = end;
                 records++;
         }
+        if (a->rcode == PV_DNS_NOERROR && a->pointer && q->type == PV_DNS_PTR && room >= POINTER_MAX) {
+                p = put_pointer(p, a->ttl, a->pointer);
+                records++;
+        }
         if (q->edns)
-                p = put_edns(p);
+                p = put_edns(p, a->blocked);
         uint8_t *h = put16(out, q->id);
         h = put16(h, flags);
         h = put16(h, q->question ? 1 : 0);

@@ -49,7 +49,9 @@ struct pv_dns_answer {
         enum pv_dns_rcode rcode;
         const struct pv_netaddr *addrs; /* those of the query's family become records; the others are left out */
         size_t n_addrs;
-        uint32_t ttl; /* seconds */
+        uint32_t ttl;        /* seconds */
+        const char *pointer; /* a PTR record's name, in the compared form; or NULL */
+        bool blocked;        /* the policy refuses it: an EDE of 15 (RFC 8914, 4.16) tells a client that knows EDNS */
 };
 
 /*

@@ -6,18 +6,20 @@
  * again); a name that it allows is looked up outside, and answered with the synthetic addresses of that name, so that the real ones
  * never come in and the connection carries the name back. Bounds: questions under way, TCP connections, their time.
  */
+#include <limits.h>
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
 #include "net/plane_internal.h"
 
-#define QUESTIONS   1024  /* under way at once; a further one is SERVFAIL */
-#define STREAMS     64    /* TCP connections at once */
-#define STREAM_MS   10000 /* of silence on one */
-#define SHUT_MS     100
-#define UDP_BATCH   64 /* datagrams a turn */
-#define TTL_S       60
-#define UDP_MESSAGE 4096
+#define QUESTIONS      1024  /* under way at once; a further one is SERVFAIL */
+#define STREAMS        64    /* TCP connections at once */
+#define STREAM_MS      10000 /* of silence on one */
+#define SHUT_MS        100
+#define UDP_BATCH      64 /* datagrams a turn */
+#define TTL_S          60
+#define SAME_LOOKUP_MS 2000
+#define UDP_MESSAGE    4096
 
 /* A client over TCP: messages with two bytes of length before them (RFC 1035, 4.2.2). */
 struct stream {
@@ -46,7 +48,11 @@ struct pv_dns_server {
         struct pv_plane *plane;
         struct pv_watch udp[2], tcp[2];
         size_t n_questions, n_streams;
-        uint64_t reopen_ms; /* TCP is shut until then; 0: it is open */
+        uint64_t reopen_ms;                     /* TCP is shut until then; 0: it is open */
+        char own_name[PV_NETRULE_NAME_MAX + 1]; /* of this machine, which the sandbox takes for its own; or "" */
+        char last_name[PV_NETRULE_NAME_MAX + 1];
+        uint16_t last_type; /* the last name that was refused, and what was asked of it; 0: none */
+        uint64_t last_ms;
         struct stream *streams;
 };
 
@@ -119,40 +125,76 @@ static bool is_localhost(const char *name)
         return pv_streq(name, "localhost") || pv_str_has_suffix(name, ".localhost"); /* RFC 6761, 6.3 */
 }
 
-/* The address back to the name that it was given to; nothing else has a reverse name here. */
+static const struct pv_netaddr local[2] = { { { [10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1 } }, { { [15] = 1 } } };
+
+static bool is_local(const struct pv_dns_server *d, const char *name)
+{
+        return is_localhost(name) || (d->own_name[0] && pv_streq(name, d->own_name));
+}
+
 static bool is_reverse(const struct pv_dns_query *q)
 {
         return q->type == PV_DNS_PTR || pv_str_has_suffix(q->name, ".in-addr.arpa") ||
                pv_str_has_suffix(q->name, ".ip6.arpa");
 }
 
+/* The address back to the name that it was given to; nothing else has a reverse name here. */
+static void answer_reverse(const struct question *q)
+{
+        struct pv_netaddr a;
+        struct pv_dns_answer answer = { .rcode = PV_DNS_NXDOMAIN, .ttl = TTL_S };
+        if (pv_dns_reverse_address(q->query.name, &a)) {
+                bool own = memcmp(&a, &local[0], sizeof a) == 0 || memcmp(&a, &local[1], sizeof a) == 0;
+                answer.pointer = own ? "localhost" : pv_names_find(q->server->plane->names, &a);
+        }
+        if (answer.pointer)
+                answer.rcode = PV_DNS_NOERROR;
+        send_answer(q, &answer);
+}
+
+/* Resolvers ask for both families of one name: that is one refusal. */
+static bool is_other_family_of_last(struct pv_dns_server *d, const struct pv_dns_query *q)
+{
+        uint64_t now = d->plane->loop.now_us / 1000;
+        bool same = now - d->last_ms < SAME_LOOKUP_MS && d->last_type != q->type && d->last_type != 0 &&
+                    pv_streq(d->last_name, q->name);
+        d->last_ms = now;
+        d->last_type = same ? 0 : q->type;
+        (void)strcpy(d->last_name, q->name);
+        return same;
+}
+
+static void refuse(const struct question *q, const struct pv_verdict *v)
+{
+        if (!is_other_family_of_last(q->server, &q->query))
+                pv_tally_note(q->server->plane->tally,
+                              &(struct pv_flow_record){
+                                      .end = PV_FLOW_REFUSED, .via = PV_VIA_DNS, .name = q->query.name, .verdict = v });
+        send_answer(q, &(struct pv_dns_answer){ .rcode = PV_DNS_NXDOMAIN, .blocked = true });
+}
+
 /* Answers at once where that can be done; false: the name is to be looked up outside. */
 static bool answer_now(const struct question *q)
 {
-        static const struct pv_netaddr local[2] = { { { [10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1 } },
-                                                    { { [15] = 1 } } };
         struct pv_plane *p = q->server->plane;
         const char *name = q->query.name;
-        if (!q->query.name_ok || is_reverse(&q->query)) {
+        bool host = pv_streq(name, PV_PLANE_HOST_NAME);
+        if (!q->query.name_ok) {
                 send_answer(q, &(struct pv_dns_answer){ .rcode = PV_DNS_NXDOMAIN });
-                return true;
-        }
-        if (is_localhost(name)) {
+        } else if (is_reverse(&q->query)) {
+                answer_reverse(q);
+        } else if (is_local(q->server, name)) {
                 send_answer(q, &(struct pv_dns_answer){ .addrs = local, .n_addrs = 2, .ttl = TTL_S });
-                return true;
-        }
-        if (pv_streq(name, PV_PLANE_HOST_NAME) && pv_plane_allows_host_port(p->policy, 0)) {
+        } else if (host && pv_plane_allows_host_port(p->policy, 0)) {
                 answer_synthetic(q);
-                return true;
+        } else {
+                struct pv_verdict v = pv_match_name(p->policy, name);
+                if (v.kind == PV_VERDICT_ALLOWED && !host)
+                        return false;
+                if (v.kind == PV_VERDICT_ALLOWED) /* the host's own name, which no rule names */
+                        v = (struct pv_verdict){ .kind = PV_VERDICT_NOT_ALLOWED, .layer = "base" };
+                refuse(q, &v);
         }
-        struct pv_verdict v = pv_match_name(p->policy, name);
-        if (v.kind == PV_VERDICT_ALLOWED && !pv_streq(name, PV_PLANE_HOST_NAME))
-                return false;
-        if (v.kind == PV_VERDICT_ALLOWED) /* the host's own name, which no rule names */
-                v = (struct pv_verdict){ .kind = PV_VERDICT_NOT_ALLOWED, .layer = "base" };
-        pv_tally_note(p->tally, &(struct pv_flow_record){
-                                        .end = PV_FLOW_REFUSED, .via = PV_VIA_DNS, .name = name, .verdict = &v });
-        send_answer(q, &(struct pv_dns_answer){ .rcode = PV_DNS_NXDOMAIN });
         return true;
 }
 
@@ -285,6 +327,9 @@ int pv_dns_server_start(struct pv_plane *p, struct pv_err *err)
         struct pv_dns_server *d = pv_calloc(1, sizeof *d);
         d->plane = p;
         p->dns = d;
+        char host[HOST_NAME_MAX + 1] = "";
+        if (gethostname(host, sizeof host - 1) < 0 || !pv_netrule_fold_name(host, strlen(host), d->own_name))
+                d->own_name[0] = '\0';
         d->udp[0] = (struct pv_watch){ .fd = fd[PV_NETNS_DNS_UDP4], .ready = udp4_ready };
         d->udp[1] = (struct pv_watch){ .fd = fd[PV_NETNS_DNS_UDP6], .ready = udp6_ready };
         d->tcp[0] = (struct pv_watch){ .fd = fd[PV_NETNS_DNS_TCP4], .ready = tcp4_ready };

@@ -170,6 +170,67 @@ static void reverse_names(void **state)
                 assert_false(pv_dns_reverse_address(bad[i], &a));
 }
 
+static void a_pointer_is_answered_with_the_name(void **state)
+{
+        uint8_t m[512], out[512];
+        struct pv_dns_query q;
+        enum pv_dns_rcode rcode;
+        size_t n = make_query(m, PV_DNS_PTR, 1);
+        assert_int_equal(pv_dns_parse_query(m, n, &q, &rcode), PV_DNS_QUERY);
+        struct pv_dns_answer a = { .ttl = 60, .pointer = "a.example" };
+        assert_int_equal(pv_dns_write_answer(m, &q, &a, out, sizeof out), n + 12 + 11);
+        assert_memory_equal(out + n, "\xc0\x0c\0\x0c\0\1\0\0\0\x3c\0\x0b\1a\7example", 23);
+        assert_int_equal(out[7], 1);
+}
+
+static void a_refusal_is_explained_to_who_knows_edns(void **state)
+{
+        uint8_t m[512], out[512];
+        struct pv_dns_query q;
+        enum pv_dns_rcode rcode;
+        const struct pv_dns_answer a = { .rcode = PV_DNS_NXDOMAIN, .blocked = true };
+        size_t n = make_query(m, PV_DNS_A, 1);
+        assert_int_equal(pv_dns_parse_query(m, n, &q, &rcode), PV_DNS_QUERY);
+        assert_int_equal(pv_dns_write_answer(m, &q, &a, out, sizeof out), n);
+        q.edns = true;
+        assert_int_equal(pv_dns_write_answer(m, &q, &a, out, sizeof out), n + 17);
+        assert_memory_equal(out + n + 9, "\0\6\0\x0f\0\2\0\x0f", 8);
+}
+
+/* Whole random bytes, and good messages with a few wrong ones; the sanitizers watch the ends. */
+static void anything_may_come(void **state)
+{
+        uint8_t good[512], out[PV_DNS_UDP_MAX];
+        struct pv_netaddr addrs[2], a;
+        assert_true(pv_netaddr_parse("198.18.0.7", &addrs[0]) && pv_netaddr_parse("fd00::7", &addrs[1]));
+        size_t n = make_query(good, PV_DNS_A, 1);
+        memcpy(good + n, "\0\0\x29\x10\0\0\0\0\0\0\0", 11);
+        good[11] = 1;
+        n += 11;
+        srandom(3);
+        for (int i = 0; i < 100000; i++) {
+                size_t len = i % 2 ? n : (size_t)random() % 64;
+                uint8_t *m = pv_calloc(len ? len : 1, 1);
+                if (i % 2)
+                        memcpy(m, good, len);
+                for (size_t k = i % 2 ? (size_t)random() % 4 : len; k-- > 0;)
+                        m[(size_t)random() % len] = (uint8_t)random();
+                struct pv_dns_query q;
+                enum pv_dns_rcode rcode = PV_DNS_NOERROR;
+                enum pv_dns_parse kind = pv_dns_parse_query(m, len, &q, &rcode);
+                const struct pv_dns_answer answer = { .rcode = kind == PV_DNS_ERROR ? rcode : PV_DNS_NOERROR,
+                                                      .addrs = addrs,
+                                                      .n_addrs = 2,
+                                                      .pointer = "a.example",
+                                                      .blocked = true };
+                if (kind != PV_DNS_DROP)
+                        assert_in_range(pv_dns_write_answer(m, &q, &answer, out, q.udp_size), 12, q.udp_size);
+                if (kind == PV_DNS_QUERY)
+                        (void)pv_dns_reverse_address(q.name, &a);
+                free(m);
+        }
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -180,6 +241,9 @@ int main(void)
                 cmocka_unit_test(the_longest_name_fits_and_one_more_does_not),
                 cmocka_unit_test(odd_names_are_read_and_not_taken_for_host_names),
                 cmocka_unit_test(reverse_names),
+                cmocka_unit_test(a_pointer_is_answered_with_the_name),
+                cmocka_unit_test(a_refusal_is_explained_to_who_knows_edns),
+                cmocka_unit_test(anything_may_come),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "net/http.h"
 #include "net/plane_internal.h"
+#include "net/tls.h"
 
 #define IP6T_SO_ORIGINAL_DST 80    /* linux/netfilter_ipv6/ip6_tables.h does not compile beside netinet/in.h */
 #define CONNECT_MS           15000 /* one address */
@@ -37,6 +38,7 @@ struct pv_flow {
         enum pv_flow_via via;
         struct pv_watch near, far; /* the accepted connection and the one being made, until the relay takes both */
         char *name;                /* or NULL */
+        char *tls_name;            /* what the client asked of a TLS server, when it is another name; or NULL */
         struct pv_netaddr addr;    /* of the far end; of the original destination before it is known */
         uint16_t port;
         struct pv_resolve_wait wait;
@@ -98,6 +100,7 @@ void pv_flow_bury(struct pv_plane *p)
                 struct pv_flow *f = p->dead;
                 p->dead = f->next;
                 free(f->name);
+                free(f->tls_name);
                 free(f->head);
                 free(f->limits);
                 free(f->candidates);
@@ -121,6 +124,7 @@ static void note(struct pv_flow *f, enum pv_flow_end end, int error, const char 
                 .error = error,
                 .text = text,
                 .verdict = v,
+                .tls_name = f->tls_name,
         };
         pv_tally_note(f->plane->tally, &r);
 }
@@ -193,6 +197,15 @@ static void on_relay_end(struct pv_relay *r, int error)
         flow_free(f);
 }
 
+/* Said to the record, not enforced: the policy is about where bytes go, and a client may hide the name. */
+static void look_for_tls_name(struct pv_relay *r, const unsigned char *bytes, size_t n)
+{
+        struct pv_flow *f = PV_CONTAINER_OF(r, struct pv_flow, relay);
+        char name[PV_NETRULE_NAME_MAX + 1];
+        if (pv_tls_server_name(bytes, n, name) && (!f->name || !pv_streq(f->name, name)))
+                f->tls_name = pv_strdup(name);
+}
+
 static void set_limits(struct pv_flow *f)
 {
         struct pv_plane *p = f->plane;
@@ -244,6 +257,7 @@ static void start_relay(struct pv_flow *f)
         f->state = RELAYING;
         f->plane->n_setting_up--;
         f->relay.ended = on_relay_end;
+        f->relay.first = f->via == PV_VIA_PUBLISH ? NULL : look_for_tls_name;
         pv_freep(&f->candidates);
         set_limits(f);
         if (f->via == PV_VIA_PROXY)

@@ -66,12 +66,38 @@ static void what_is_no_proxy_request_is_refused(void **state)
         assert_int_equal(parse(big, &r), PV_HTTP_BAD);
 }
 
+/* Good requests with a few wrong bytes, cut anywhere; the sanitizers watch the ends. */
+static void anything_may_come(void **state)
+{
+        static const char *const good[] = {
+                "CONNECT [2001:db8::1]:443 HTTP/1.1\r\nHost: a\r\n\r\nrest",
+                "GET http://u:p@h.example:81/p?q#f HTTP/1.1\nHost: x\nProxy-X: y\nConnection: a\n\n",
+        };
+        srandom(4);
+        for (int i = 0; i < 100000; i++) {
+                const char *from = good[i % 2];
+                size_t n = (size_t)random() % (strlen(from) + 1);
+                char *b = pv_calloc(n ? n : 1, 1);
+                memcpy(b, from, n);
+                for (size_t k = (size_t)random() % 4; n > 0 && k-- > 0;)
+                        b[(size_t)random() % n] = (char)(random() % 3 ? "\r\n :[]@/?#"[random() % 10] : random());
+                struct pv_http_request r;
+                if (pv_http_parse(b, n, &r) == PV_HTTP_FORWARD) {
+                        pv_auto_str out = { 0 };
+                        pv_http_rewrite(b, &r, &out);
+                        assert_true(out.len > 0);
+                }
+                free(b);
+        }
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(connect_names_host_and_port),
                 cmocka_unit_test(a_forwarded_request_is_rewritten),
                 cmocka_unit_test(what_is_no_proxy_request_is_refused),
+                cmocka_unit_test(anything_may_come),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

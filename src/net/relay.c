@@ -145,6 +145,10 @@ static int move(struct pv_relay *r, enum pv_relay_side from)
                 return 0;
         }
         account(r, from, (size_t)n);
+        if (r->first && from == PV_RELAY_INSIDE) {
+                r->first(r, r->pool->buffer, (size_t)n);
+                r->first = NULL;
+        }
         ssize_t sent = send(r->watch[other(from)].fd, r->pool->buffer, (size_t)n, MSG_NOSIGNAL);
         if (sent < 0 && errno != EAGAIN && errno != EINTR)
                 return -1;

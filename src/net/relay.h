@@ -37,6 +37,8 @@ struct pv_relay {
         struct pv_relay_direction from[2]; /* what that side sends */
         struct pv_rate **limit[2];         /* by direction, NULL ends each list; borrowed; a NULL list: no limit */
         struct pv_relay *throttled_next, **throttled_self; /* in the pool's queue; self is NULL outside it */
+        /* Called once with the first bytes that the inside sent; may be NULL. */
+        void (*first)(struct pv_relay *r, const unsigned char *bytes, size_t n);
         /* Called once, when both directions have ended or one failed; error is an errno or 0. May free the relay's memory
            only after the loop's turn. */
         void (*ended)(struct pv_relay *r, int error);
