@@ -11,10 +11,16 @@
 #define WORTHWHILE  512                /* bytes that a limit must let through before a direction goes on */
 #define TURN        4                  /* chunks a direction may move before the others have their turn */
 
+/* Failing to, it ends with a FIN: no worse than that. */
+static void end_with_reset(int fd, bool reset)
+{
+        struct linger l = { .l_onoff = reset, .l_linger = 0 };
+        (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof l);
+}
+
 void pv_relay_reset(int fd)
 {
-        struct linger now = { .l_onoff = 1, .l_linger = 0 };
-        (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof now); /* else it ends with a FIN: no worse than that */
+        end_with_reset(fd, true);
         (void)close(fd);
 }
 
@@ -80,10 +86,8 @@ static void close_side(struct pv_relay *r, enum pv_relay_side side, bool reset)
         if (fd < 0)
                 return;
         pv_loop_remove(r->pool->loop, &r->watch[side]);
-        if (reset)
-                pv_relay_reset(fd);
-        else
-                (void)close(fd);
+        end_with_reset(fd, reset);
+        (void)close(fd);
 }
 
 static void release(struct pv_relay *r, bool reset_inside, bool reset_outside)
@@ -244,6 +248,9 @@ int pv_relay_start(struct pv_relay *r, struct pv_relay_pool *pool, int inside, i
         pool->n++;
         r->watch[PV_RELAY_INSIDE] = (struct pv_watch){ .fd = inside, .ready = inside_ready };
         r->watch[PV_RELAY_OUTSIDE] = (struct pv_watch){ .fd = outside, .ready = outside_ready };
+        /* Should this process be killed, half a transfer must not look like a whole one. */
+        end_with_reset(inside, true);
+        end_with_reset(outside, true);
         if (ask(r) == 0)
                 return 0;
         int e = errno;

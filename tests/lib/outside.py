@@ -237,7 +237,8 @@ class Web(http.server.BaseHTTPRequestHandler):
         elif path.startswith("/files/"):
             file = self.server.files / path[7:]
             if file.is_file():
-                self.reply(file.read_bytes(), kind="application/json" if not file.suffix else "application/octet-stream")
+                kinds = {"": "application/json", ".html": "text/html"}
+                self.reply(file.read_bytes(), kind=kinds.get(file.suffix, "application/octet-stream"))
             else:
                 self.reply(b"no such file\n", 404)
         else:
