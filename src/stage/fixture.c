@@ -198,6 +198,15 @@ static struct running run(struct fixture *f, const char *script)
         return r;
 }
 
+void fixture_in_overlay(const struct pv_overlay *o, const char *script)
+{
+        struct running r = start(o, script);
+        int code = wait_for_script(&r);
+        end(&r);
+        if (code != 0)
+                fail_msg("in the overlay, %d: %s", code, script);
+}
+
 void fixture_run(struct fixture *f, const char *script)
 {
         struct running r = run(f, script);

@@ -31,7 +31,9 @@ void fixture_free(struct fixture *f);
 void fixture_host(struct fixture *f, const char *script);
 /* Begins a run, runs the script in the view (the overlay mounted at the target's path), ends it without a seal. */
 void fixture_run(struct fixture *f, const char *script);
-/* The same and seals, with the view; between the two, the host's script runs (NULL: none). */
+/* Runs the script in one overlay of a run that was begun. */
+void fixture_in_overlay(const struct pv_overlay *o, const char *script);
+/* The same as fixture_run() and seals, with the view; between the two, the host's script runs (NULL: none). */
 void fixture_run_and_seal(struct fixture *f, const char *script, const char *host_script);
 /* Mounts what the stage gives for looking, runs the script there; its standard output, the caller's. */
 char *fixture_look(struct fixture *f, const char *script);

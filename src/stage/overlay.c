@@ -185,12 +185,10 @@ static int check_submounts(const struct pv_stage *s, struct pv_err *err)
 
 static int check_served(const struct pv_stage *s, struct pv_err *err)
 {
-        if (check_upper(s, err) < 0)
-                return -1;
         for (size_t i = 0; i < s->n_roots; i++)
                 if (check_owner(&s->roots[i], err) < 0 || check_lower(&s->roots[i], err) < 0)
                         return -1;
-        return check_submounts(s, err);
+        return check_upper(s, err) < 0 ? -1 : check_submounts(s, err);
 }
 
 /* Layers n - 1 .. 0, newest first. */
