@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random sequences of run, edit, apply, undo, drop, checkpoint and fork, some killed on the way, against what must hold.
+
+Two trees are looked at after each step: what the host has, and what the job shows (by `inspect`). Whatever the sequence:
+a run, a drop, a checkpoint and a refusal leave the host as it is; an apply leaves the view as it is, and each path of the
+host is what the host or what the view had; `apply --all` makes the host the view; an undo makes it what it was before;
+`drop` makes the view the host; a command that was killed is finished or taken back by the next one, never by halves.
+
+PV_TEST_SEQUENCES=N plays N sequences instead of a few, PV_TEST_SEED=N begins with that one.
+"""
+import ast
+import json
+import os
+import random
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from lib import acts
+
+SOURCE = Path(acts.__file__).read_text()
+SEQUENCES = int(os.environ.get("PV_TEST_SEQUENCES", "3"))
+SEED = int(os.environ.get("PV_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 10**9)
+PYTHON = "/usr/bin/python3"
+EVERYTHING = ("--ignored", "--git-raw", "--keep-times")
+
+
+class Sequence:
+    def __init__(self, pv, seed, base, environment, kills):
+        self.pv, self.random, self.environment, self.kills = pv, random.Random(seed), environment, kills
+        self.log, self.words = [f"PV_TEST_SEED={seed}"], 0
+        self.here = base / f"w{seed}"
+        self.here.mkdir()
+        self.edit(40)
+        self.start()
+
+    # ---- what is done ----
+
+    def call(self, *args, killed=False):
+        self.log.append("pvisor " + " ".join(a if len(a) < 60 else a[:30] + "..." for a in args))
+        process = subprocess.Popen([self.pv, *args], cwd=self.here, env=self.environment, stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        if killed:
+            time.sleep(self.random.random() * self.random.choice([.004, .01, .03]))
+            process.kill()
+        out, err = process.communicate()
+        self.log.append(f"  {process.returncode} {err.decode(errors='replace')[:300]}")
+        assert killed or process.returncode >= 0, self.told("ended by a signal")
+        return process.returncode, out
+
+    def acts(self, letter):
+        self.words += 1
+        count = self.random.choice([1, 3, 8, 20])
+        return ["act", str(self.random.randrange(10**9)), str(count), f"{letter}{self.words}"]
+
+    def edit(self, count=None):
+        args = self.acts("H")
+        args[2] = str(count or self.random.choice([1, 2, 5]))
+        self.log.append("outside: " + " ".join(args))
+        subprocess.run([PYTHON, "-c", SOURCE, *args], cwd=self.here, check=True)
+        self.edited = True
+
+    def start(self, *how):
+        """A run, in a new stage or (how) on the one there is."""
+        if not how:
+            self.edited, self.batches, self.continued = False, [], False
+        before = self.host()
+        code, _ = self.call("run", "--stage", *how, "--", PYTHON, "-c", SOURCE, *self.acts("A"))
+        assert code == 0, self.told("run failed")
+        self.same(before, self.host(), "a run changed the host")
+        self.job = self.newest()
+
+    # ---- what is seen ----
+
+    def told(self, what):
+        return what + "\n" + "\n".join(self.log[-30:])
+
+    def newest(self):
+        return json.loads(self.call("status", "--json", "last")[1])["id"]
+
+    def host(self):
+        return acts.look(os.fsencode(self.here))
+
+    def view(self):
+        code, out = self.call("inspect", self.job, "--", PYTHON, "-c", SOURCE, "look")
+        assert code == 0, self.told("inspect failed")
+        return ast.literal_eval(out.decode())
+
+    def standing(self):
+        _, out = self.call("undo", "--list", "--json", self.job)
+        return [batch for batch in json.loads(out)["batches"] if not batch["undone"]]
+
+    def entry(self, found, path):
+        """A directory that the stage holds only for what is in it shows the mode that it had then, not a later one."""
+        value = found.get(path)
+        return (value[0], *value[2:]) if value and self.edited and value[0] == 0o040000 else value
+
+    def same(self, a, b, what):
+        wrong = [(p, a.get(p), b.get(p)) for p in {*a, *b} if self.entry(a, p) != self.entry(b, p)]
+        assert not wrong, self.told(f"{what}: {wrong[:5]}")
+
+    def either(self, found, a, b, what):
+        wrong = [(p, found.get(p), a.get(p), b.get(p)) for p in {*found, *a, *b}
+                 if self.entry(found, p) not in (self.entry(a, p), self.entry(b, p))]
+        assert not wrong, self.told(f"{what}: {wrong[:5]}")
+
+    # ---- the steps ----
+
+    def selection(self, host, view):
+        """[] for all, or options that name some of the paths in which the two differ."""
+        paths = sorted(p for p in {*host, *view} if host.get(p) != view.get(p))
+        if not paths or self.random.random() < .3:
+            return []
+        chosen = self.random.sample(paths, min(len(paths), self.random.randrange(1, 4)))
+        return [word for p in chosen for word in ("--path", os.fsdecode(b"./" + p))]
+
+    def is_killed(self):
+        return self.kills and self.random.random() < .6
+
+    def recovers(self):
+        assert self.call("review", self.job)[0] == 0, self.told("what was killed cannot be looked at")
+
+    def apply(self):
+        host, view, killed = self.host(), self.view(), self.is_killed()
+        some = self.selection(host, view)
+        code, _ = self.call("apply", self.job, *(some or ["--all"]), *EVERYTHING, killed=killed)
+        if killed and code:
+            self.recovers()
+            self.either(self.host(), host, view, "apply, killed: the host has what neither had")
+            if not some and self.host() != host:
+                self.same(self.host(), view, "apply, killed: a half of it")
+        elif code == 0:
+            self.either(self.host(), host, view, "apply: the host has what neither had")
+            if not some:
+                self.same(self.host(), view, "apply --all")
+        else:
+            assert code == 2 and some or code == 3 and self.edited, self.told("apply failed")
+            self.same(self.host(), host, "apply changed what it refused to")
+        self.same(self.view(), view, "an apply changed the view")
+        self.batches += [host if code == 0 else None] * (len(self.standing()) - len(self.batches))
+
+    def undo(self):
+        host, view, killed = self.host(), self.view(), self.is_killed()
+        standing = self.standing()
+        code, _ = self.call("undo", self.job, killed=killed)
+        if killed and code:
+            self.recovers()
+        elif code:
+            assert code == 2 and not standing or code == 3 and (self.edited or self.continued), self.told("undo failed")
+            self.same(self.host(), host, "undo changed what it refused to")
+        taken_back = len(standing) - len(self.standing())
+        assert taken_back in (0, 1), self.told("undo took back more than one")
+        if taken_back:
+            before = self.batches.pop()
+            if before is not None and not self.edited:
+                self.same(self.host(), before, "undo")
+        else:
+            self.same(self.host(), host, "no batch was taken back, but the host changed")
+        if not self.continued:
+            self.same(self.view(), view, "an undo changed the view")
+
+    def drop(self):
+        host, view, killed = self.host(), self.view(), self.is_killed()
+        some = self.selection(host, view)
+        code, _ = self.call("drop", self.job, *some, killed=killed)
+        self.same(self.host(), host, "a drop changed the host")
+        status = json.loads(self.call("status", "--json", self.job)[1])
+        if status["dropped"]:
+            self.recovers()
+            self.start()
+            return
+        if killed and code:
+            self.recovers()
+        # Only the whole of what another job stands on can be dropped: 5.
+        assert killed or code in (0, 5) or code == 2 and some, self.told("drop failed")
+        self.either(self.view(), host, view, "drop: the view has what neither had")
+
+    def checkpoint(self):
+        host, view = self.host(), self.view()
+        assert self.call("checkpoint", self.job)[0] == 0, self.told("checkpoint failed")
+        self.same(self.host(), host, "a checkpoint changed the host")
+        self.same(self.view(), view, "a checkpoint changed the view")
+
+    def fork(self):
+        host, view, parent = self.host(), self.view(), self.job
+        assert self.call("fork", parent, "--", "true")[0] == 0, self.told("fork failed")
+        self.same(self.host(), host, "a fork changed the host")
+        self.same(self.view(), view, "a fork changed its parent's view")
+        self.job, self.batches = self.newest(), []
+        self.same(self.view(), view, "a fork shows something else than its parent")
+
+    def go_on(self):
+        self.continued = True
+        self.start("--continue", self.job)
+
+    def play(self, steps):
+        for _ in range(steps):
+            getattr(self, self.random.choice(
+                ["apply"] * 4 + ["undo"] * 3 + ["drop"] * 2 + ["edit", "checkpoint", "fork", "go_on"]))()
+        self.recovers()
+
+
+@pytest.mark.timeout(60 * SEQUENCES)
+@pytest.mark.parametrize("kills", [False, True], ids=["whole", "killed"])
+def test_target_and_stage_can_always_be_explained(pv, temporary, environment, kills):
+    for seed in range(SEED, SEED + SEQUENCES):
+        Sequence(pv, seed, temporary, environment, kills).play(8)
