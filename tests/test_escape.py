@@ -314,6 +314,36 @@ def test_a_directory_as_stdin_is_no_way_out(pv, environment, workspace, secret, 
         assert out == expected
 
 
+REOPEN = ["sh", "-c", "echo hacked 2>/dev/null > /proc/self/fd/0"]
+
+
+def fed(command, path, **options):
+    with open(path, "rb") as f:
+        return subprocess.run(command, stdin=f, capture_output=True, text=True, check=False, **options)
+
+
+def test_a_file_as_stdin_is_not_to_be_written(pv, environment, workspace, secret, mode):
+    prompt = secret / "prompt"
+    for command, expected in ((REOPEN, "hacked\n"), ([pv, "run", "-q", *mode, "--", *REOPEN], "a task\n")):
+        prompt.write_text("a task\n")
+        fed(command, prompt, cwd=workspace, env=environment)
+        assert prompt.read_text() == expected
+
+
+def test_a_file_as_stdin_without_landlock_is_refused_or_said(pv, environment, workspace, secret, pvisor):
+    """--allow-userns leaves the half of Landlock out that holds files."""
+    prompt = secret / "prompt"
+    prompt.write_text("a task\n")
+    refused = fed([pv, "run", "--safe", "--allow-userns", "--", *REOPEN], prompt, cwd=workspace, env=environment)
+    assert refused.returncode == 5 and "hint: pass the input through a pipe" in refused.stderr
+    assert prompt.read_text() == "a task\n"
+    assert fed([pv, "run", "--stage", "--allow-userns", "--", "true"], prompt, cwd=workspace,
+               env=environment).returncode == 0
+    levels = {line.split("  ")[1]: line for line in pvisor("review", cwd=workspace).out.splitlines()
+              if line.startswith("  host writes")}
+    assert "unenforced" in levels["host writes"]
+
+
 @contextlib.contextmanager
 def handing_out(address, path):
     """A host process that gives whoever connects a descriptor of its own."""

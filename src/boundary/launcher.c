@@ -25,6 +25,7 @@
 #include "boundary/landlock.h"
 #include "boundary/limits.h"
 #include "boundary/observe.h"
+#include "boundary/probe.h"
 #include "boundary/report.h"
 #include "boundary/seccomp.h"
 
@@ -85,6 +86,15 @@ static int apply_limits(struct pv_launch *l, struct pv_err *err)
         return pv_limits_apply(&l->spec->plan->limits, &l->cgroup, l->pid_max, flags, l->obs, err);
 }
 
+static int got_through(const struct pv_observation *o, const struct pv_probe *probe, struct pv_err *err)
+{
+        (void)pv_err_set(err, PV_ERR_UNSUPPORTED, 0, "%s cannot be enforced here: %s: %s got through",
+                         pv_dimension_name(o->dimension), o->control, probe->attempted);
+        if (pv_streq(probe->name, PV_PROBE_REOPEN))
+                return pv_err_hint(err, "pass the input through a pipe: cat FILE | pvisor ...");
+        return -1;
+}
+
 /* Refuses the run when a required dimension is not enforced, or when a probe got through one that should hold. */
 static int check_required(const struct pv_launch *l, struct pv_err *err)
 {
@@ -98,10 +108,7 @@ static int check_required(const struct pv_launch *l, struct pv_err *err)
                         const struct pv_observation *o = &l->obs->item[i];
                         for (unsigned k = 0; (int)o->dimension == d && k < o->n_probes; k++)
                                 if (o->probes[k].outcome == PV_OUTCOME_SUCCEEDED)
-                                        return pv_err_set(err, PV_ERR_UNSUPPORTED, 0,
-                                                          "%s cannot be enforced here: %s: %s got through",
-                                                          pv_dimension_name((enum pv_dimension)d), o->control,
-                                                          o->probes[k].attempted);
+                                        return got_through(o, &o->probes[k], err);
                 }
                 return pv_err_set(err, PV_ERR_UNSUPPORTED, 0, "%s cannot be enforced here",
                                   pv_dimension_name((enum pv_dimension)d));

@@ -35,7 +35,7 @@ pv_attempt pv_attempt_signal_pid, pv_attempt_signal_pidfd, pv_attempt_host_proc,
 pv_attempt pv_attempt_hostname, pv_attempt_capset, pv_attempt_ambient, pv_attempt_no_new_privs, pv_attempt_userns;
 pv_attempt pv_attempt_trace_init, pv_attempt_signal_init, pv_attempt_ipc_namespace;
 pv_attempt pv_attempt_terminal_input, pv_attempt_bpf, pv_attempt_module, pv_attempt_keyring;
-pv_attempt pv_attempt_descriptors, pv_attempt_stdio, pv_attempt_secrets;
+pv_attempt pv_attempt_descriptors, pv_attempt_stdio, pv_attempt_reopen, pv_attempt_secrets;
 pv_attempt pv_attempt_raise_memory, pv_attempt_raise_processes, pv_attempt_raise_cpu, pv_attempt_raise_files,
         pv_attempt_raise_size, pv_attempt_raise_core, pv_attempt_pid_max;
 

@@ -218,6 +218,30 @@ int pv_attempt_stdio(const struct pv_probe_spec *spec)
         return ENOTDIR;
 }
 
+/* The file of `pvisor run ... < FILE` lies on a writable mount of the host: /proc/self/fd/0 leads to it anew. */
+int pv_attempt_reopen(const struct pv_probe_spec *spec)
+{
+        int r = PV_ATTEMPT_ABSENT;
+
+        (void)spec;
+        for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+                char path[32];
+                struct stat st;
+                int flags = fcntl(fd, F_GETFL);
+
+                if (flags < 0 || (flags & O_ACCMODE) != O_RDONLY || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+                        continue;
+                (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+                int again = open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+                if (again >= 0) {
+                        (void)close(again);
+                        return PV_ATTEMPT_SUCCEEDED;
+                }
+                r = errno;
+        }
+        return r;
+}
+
 static bool is_secret_name(const char *variable)
 {
         static const char *const parts[] = { "TOKEN",          "SECRET",          "PASSW",      "API_KEY",
