@@ -130,6 +130,39 @@ def test_part_of_a_directory_that_replaces_something_else(pvisor, plain, before)
     assert sorted(os.listdir(plain / "e")) == ["f", "one", "two"]
 
 
+DEEP = """
+import os
+for _ in range(%d):
+    os.mkdir("n" * 59)
+    os.chdir("n" * 59)
+open("bottom", "w").write("x")
+"""
+
+
+def test_a_tree_deeper_than_any_path_is_refused_and_can_be_left_and_dropped(pvisor, plain, environment):
+    was = tree.snapshot(plain)
+    pvisor("run", "--stage", "--", "/usr/bin/python3", "-c", "open('new', 'w')\n" + DEEP % 100, cwd=plain)
+    for how in (["--all"], ["--path", "n" * 59]):
+        assert "too long" in pvisor("apply", *how, cwd=plain, code=3).err
+        tree.assert_same(was, tree.snapshot(plain))
+    pvisor("apply", "--path", "new", cwd=plain)
+    assert sorted(set(os.listdir(plain)) - {os.fsdecode(name) for name in was}) == ["new"]
+    pvisor("undo", cwd=plain)
+    pvisor("drop", cwd=plain)
+    pvisor("prune", "--unapplied", cwd=plain)
+    assert not jobs.job_dirs(environment)
+
+
+def test_the_deepest_tree_that_has_a_path_is_taken_and_given_back(pvisor, plain):
+    was = tree.snapshot(plain)
+    pvisor("run", "--stage", "--", "/usr/bin/python3", "-c", DEEP % 60, cwd=plain)
+    pvisor("apply", "--all", cwd=plain)
+    assert "bottom" in os.listdir(os.path.join(plain, *["n" * 59] * 60))
+    pvisor("undo", cwd=plain)
+    tree.assert_same(was, tree.snapshot(plain))
+    pvisor("drop", cwd=plain)
+
+
 def test_a_link_group_does_not_smuggle_what_runs_on_the_host(agent, pvisor, workspace):
     agent("echo 'export X=1' > harmless.txt; ln harmless.txt .envrc")
     result = pvisor("apply", "--all", cwd=workspace, code=None)

@@ -402,6 +402,11 @@ static int add_selected(struct builder *b, size_t i, struct pv_err *err)
         bool was_dir = S_ISDIR(c->pre.mode), is_dir = S_ISDIR(c->now.mode);
         start_item(c, it);
         it->slot = (uint32_t)(b->e->plan->n - 1);
+        if (c->flags &
+            PV_CHANGE_BLOCKED) { /* also below a directory that is made now, where nothing is to be checked */
+                pv_result_conflict(b->e->result, c->root, c->path, c->why);
+                return 0;
+        }
         if (inside_tree(b, c))
                 return add_within(b, i, it, err);
         if (check(b, c, it, err) < 0)
