@@ -228,9 +228,11 @@ def listening(family, address, kind=socket.SOCK_STREAM):
 
         thread = threading.Thread(target=answer)
         thread.start()
-        yield s
-        over.set()
-        thread.join()
+        try:
+            yield s
+        finally:
+            over.set()
+            thread.join()
 
 
 def test_a_read_only_share_reaches_nobody(refused, share, mode):
@@ -360,9 +362,11 @@ def handing_out(address, path):
 
         thread = threading.Thread(target=give)
         thread.start()
-        yield
-        over.set()
-        thread.join()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
 
 
 def test_nobody_hands_a_descriptor_in(refused, home, secret):
