@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from . import peers, places
+from .network import network
 from .timing import Contest, Failed, Stopwatch, Target, first_line, settle
 
 BWRAP = ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
@@ -305,4 +306,5 @@ def memory(bench):
     place.close()
 
 
-ALL = {"launch": launch, "view": view, "apply": apply, "workflow": workflow, "memory": memory}
+ALL = {"launch": launch, "view": view, "apply": apply, "workflow": workflow, "memory": memory,
+       "network": network}
