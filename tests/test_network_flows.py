@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import signal
-import socket
+
 import subprocess
 import time
 from pathlib import Path
@@ -14,6 +14,9 @@ import pytest
 from lib import jobs, outside
 
 NAME = ["www.example.com"]
+# nft is covered, for one run.
+WITHOUT_NFT = ["unshare", *([] if os.geteuid() == 0 else ["--map-current-user", "--keep-caps"]), "--mount", "sh", "-c",
+               'mount --bind /dev/null /usr/sbin/nft && exec "$@"', "sh"]
 HUGE = (1 << 30) if os.environ.get("PV_TEST_LONG") else (256 << 20)
 
 
@@ -246,11 +249,6 @@ env | grep -ic '^[a-z]*_proxy='
 
 def test_without_nftables_the_proxy_is_the_only_way_out_and_it_is_said(world, environment):
     """nft is covered for one run; the namespace then holds the proxy and no route."""
-    if world.run(["sh", "-c", "mount --bind /dev/null /usr/sbin/nft && umount /usr/sbin/nft"]).code:
-        hide = ["unshare", "--map-current-user", "--keep-caps", "--mount", "sh", "-c",
-                'mount --bind /dev/null /usr/sbin/nft && exec "$@"', "sh"]
-    else:
-        hide = ["unshare", "--mount", "sh", "-c", 'mount --bind /dev/null /usr/sbin/nft && exec "$@"', "sh"]
     script = """
 import urllib.request
 def fetch(url):
@@ -264,7 +262,7 @@ say([fetch("http://www.example.com/"), refused(), attempt(lambda: echo("11.22.33
      attempt(lambda: query("www.example.com"))[0]])
 """
     before = set(jobs.job_dirs(environment))
-    got = world.inside(NAME, script, wrap=hide)
+    got = world.inside(NAME, script, wrap=WITHOUT_NFT)
     assert got == ["hello", [403, True], "ENETUNREACH", "ENETUNREACH"]
     bundle = jobs.bundle((set(jobs.job_dirs(environment)) - before).pop())
     netns, = [o for o in bundle["executor_observations"] if o["control"] == "network-namespace"]
@@ -553,3 +551,12 @@ def test_a_far_end_that_never_answers_does_not_hold_up_the_end_of_a_run(world):
     start = time.monotonic()
     world.safe(["*.example.com"], ["timeout", "1", "/usr/bin/python3", "-c", outside.PRELUDE + script], code=124)
     assert time.monotonic() - start < 5
+
+
+# ---- doctor ----
+
+def test_doctor_says_when_network_rules_lack_nftables(world):
+    fixes = json.loads(world.pvisor("doctor", "--json", code=None).out)["fix"]
+    assert not any("network rules" in fix for fix in fixes), fixes
+    fixes = json.loads(world.pvisor("doctor", "--json", code=None, wrap=WITHOUT_NFT).out)["fix"]
+    assert any("network rules" in fix and "apt-get install nftables" in fix for fix in fixes), fixes

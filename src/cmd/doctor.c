@@ -6,6 +6,7 @@
 #include "cmd/help.h"
 #include "cmd/jobs.h"
 #include "evidence/record.h"
+#include "job/network.h"
 
 #define WIDTH  80
 #define INDENT 19
@@ -87,7 +88,7 @@ static int run(const void *opts, const struct pv_args *args, struct pv_err *err)
         pv_auto_free struct pv_observations *all = pv_calloc(1, sizeof *all);
         pv_auto_strv fix = { 0 };
         pv_auto_str text = { 0 };
-        if (pv_boundary_examine(all, &fix, err) < 0)
+        if (pv_boundary_examine(all, &fix, err) < 0 || pv_run_network_examine(&fix, err) < 0)
                 return -1;
         if (o->json)
                 return pv_cmd_print_json(report_json(all, &fix), err) < 0 ? -1 : exit_code(all);

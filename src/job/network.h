@@ -40,4 +40,7 @@ void pv_run_network_end(struct pv_run_network *n);
 
 void pv_run_network_fini(struct pv_run_network *n);
 
+/* For doctor: tries the rules of a run in a child; a line for each thing that is missing, with what brings it. */
+int pv_run_network_examine(struct pv_strv *fix, struct pv_err *err);
+
 #endif
