@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import signal
-
 import subprocess
 import time
 from pathlib import Path

@@ -116,6 +116,7 @@ static const struct control controls[] = {
             { "network.tcp6", "connect to a canary on the host's ::1", pv_attempt_tcp6 },
             { "network.udp4", "send to a canary on the host's 127.0.0.1", pv_attempt_udp4 },
             { "network.udp6", "send to a canary on the host's ::1", pv_attempt_udp6 },
+            { "network.interface", "find a network interface other than lo", pv_attempt_interface },
             { "network.abstract", "connect to an abstract Unix socket of the host", pv_attempt_abstract } } },
         { PV_DIM_NETWORK,
           PV_CONTROL_SECCOMP,

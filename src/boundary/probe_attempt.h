@@ -27,7 +27,8 @@ pv_attempt pv_attempt_sysctl, pv_attempt_sysrq, pv_attempt_share_socket, pv_atte
 pv_attempt pv_attempt_masks, pv_attempt_hidden, pv_attempt_cgroup_files;
 
 /* probe_network.c */
-pv_attempt pv_attempt_tcp4, pv_attempt_tcp6, pv_attempt_udp4, pv_attempt_udp6, pv_attempt_abstract;
+pv_attempt pv_attempt_tcp4, pv_attempt_tcp6, pv_attempt_udp4, pv_attempt_udp6, pv_attempt_abstract,
+        pv_attempt_interface;
 pv_attempt pv_attempt_vsock, pv_attempt_packet, pv_attempt_audit;
 
 /* probe_processes.c */

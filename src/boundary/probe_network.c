@@ -3,10 +3,12 @@
 
 #include <errno.h>
 #include <linux/netlink.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include "base/fd.h"
@@ -92,6 +94,24 @@ int pv_attempt_udp4(const struct pv_probe_spec *spec)
 int pv_attempt_udp6(const struct pv_probe_spec *spec)
 {
         return try_udp(AF_INET6, spec->canary->udp6);
+}
+
+/* Tunnels that the kernel puts into every namespace (tunl0, sit0) are down, and nobody inside can raise them. */
+int pv_attempt_interface(const struct pv_probe_spec *spec)
+{
+        pv_auto_fd s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+        struct if_nameindex *all = s >= 0 ? if_nameindex() : NULL;
+        int r = all ? ENODEV : errno;
+
+        (void)spec;
+        for (struct if_nameindex *i = all; i && i->if_index != 0; i++) {
+                struct ifreq q = { .ifr_flags = 0 };
+                (void)strncpy(q.ifr_name, i->if_name, IFNAMSIZ - 1);
+                if (strcmp(i->if_name, "lo") != 0 && ioctl(s, SIOCGIFFLAGS, &q) == 0 && q.ifr_flags & IFF_UP)
+                        r = PV_ATTEMPT_SUCCEEDED;
+        }
+        if_freenameindex(all);
+        return r;
 }
 
 int pv_attempt_abstract(const struct pv_probe_spec *spec)

@@ -219,15 +219,16 @@ static uint16_t port_of(int fd)
                                             : ((struct sockaddr_in6 *)(void *)&a)->sin6_port);
 }
 
-/* The pairs: v4 first, on a port that the kernel chooses, then v6 on the same. */
+/* The pairs: v4 first, on a port that the kernel chooses (0) or on a known one, then v6 on the same. */
 static const struct {
         enum pv_netns_socket v4, v6;
         int type;
+        uint16_t port;
 } pairs[] = {
-        { PV_NETNS_TCP4, PV_NETNS_TCP6, SOCK_STREAM },
-        { PV_NETNS_DNS_UDP4, PV_NETNS_DNS_UDP6, SOCK_DGRAM },
-        { PV_NETNS_DNS_TCP4, PV_NETNS_DNS_TCP6, SOCK_STREAM },
-        { PV_NETNS_PROXY4, PV_NETNS_PROXY6, SOCK_STREAM },
+        { PV_NETNS_TCP4, PV_NETNS_TCP6, SOCK_STREAM, 0 },
+        { PV_NETNS_DNS_UDP4, PV_NETNS_DNS_UDP6, SOCK_DGRAM, 0 },
+        { PV_NETNS_DNS_TCP4, PV_NETNS_DNS_TCP6, SOCK_STREAM, 0 },
+        { PV_NETNS_PROXY4, PV_NETNS_PROXY6, SOCK_STREAM, PV_NETNS_PROXY_PORT },
 };
 
 int pv_netns_listen(struct pv_netns_sockets *out, struct pv_err *err)
@@ -237,7 +238,7 @@ int pv_netns_listen(struct pv_netns_sockets *out, struct pv_err *err)
         for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
                 int *v4 = &s.fd[pairs[i].v4], *v6 = &s.fd[pairs[i].v6];
                 uint16_t port = 0;
-                *v4 = bind_socket(AF_INET, pairs[i].type, 0);
+                *v4 = bind_socket(AF_INET, pairs[i].type, pairs[i].port);
                 if (*v4 >= 0)
                         port = s.port[pairs[i].v4] = s.port[pairs[i].v6] = port_of(*v4);
                 if (port)

@@ -41,7 +41,13 @@ struct pv_netns_sockets {
         int log; /* what nftables refuses (nflog.h); -1: not known */
 };
 
-/* Opens all but the log in the caller's namespace, on ports that the kernel chose (the same for v4 and v6). */
+/*
+ * Where the proxy listens: the one port of ours that answers to the sandbox, so that it is none that the kernel may have chosen
+ * for a canary on the host (probes would take the proxy for it).
+ */
+#define PV_NETNS_PROXY_PORT 15128
+
+/* Opens all but the log in the caller's namespace; the others' ports are the kernel's choice, the same for v4 and v6. */
 int pv_netns_listen(struct pv_netns_sockets *out, struct pv_err *err);
 void pv_netns_close(struct pv_netns_sockets *s);
 
