@@ -43,8 +43,8 @@ struct pv_boundary_spec {
         const struct pv_plan *plan;
         const struct pv_overlay *overlays; /* one a staged root, in the order of plan->roots */
         size_t n_overlays;
-        const char *scratch; /* a private directory of this job, for throw-away layers where tmpfs lacks user xattrs;
-                                what is in it is removed by the caller afterwards; NULL: there is none */
+        const char *scratch; /* a directory of this job alone, made when it is needed (throw-away layers where tmpfs
+                                lacks user xattrs); removed by the caller afterwards; NULL: there is none */
         int stdio[3];        /* descriptors that become 0, 1, 2; borrowed */
         bool terminal;       /* stdio[0] is the person's terminal: hand over its foreground group */
         const struct pv_boundary_network *network; /* of a PV_NET_RULES plan; else NULL */

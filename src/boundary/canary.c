@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -43,11 +44,11 @@ static int open_paths(struct pv_canary *c, const char *parent, struct pv_err *er
         struct sockaddr_un name = { .sun_family = AF_UNIX };
         pv_auto_fd file = -1;
 
-        if (snprintf(c->dir, sizeof c->dir, "%s/canary", parent) >= (int)sizeof c->dir) {
+        if (snprintf(c->dir, sizeof c->dir, "%s/pvisor-XXXXXX", parent) >= (int)sizeof c->dir) {
                 c->dir[0] = '\0';
                 return pv_err_set(err, PV_ERR_SYS, ENAMETOOLONG, "canary: %s", parent);
         }
-        if (mkdir(c->dir, 0700) < 0 && errno != EEXIST) {
+        if (!mkdtemp(c->dir)) {
                 int error = errno;
 
                 c->dir[0] = '\0';
@@ -56,15 +57,14 @@ static int open_paths(struct pv_canary *c, const char *parent, struct pv_err *er
         c->dir_fd = open(c->dir, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (c->dir_fd < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "canary: %s", c->dir);
-        file = openat(c->dir_fd, "file", O_CREAT | O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0600);
-        if (file < 0 || (mkfifoat(c->dir_fd, "fifo", 0600) < 0 && errno != EEXIST))
+        file = openat(c->dir_fd, "file", O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+        if (file < 0 || mkfifoat(c->dir_fd, "fifo", 0600) < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "canary: files in %s", c->dir);
         c->fifo = openat(c->dir_fd, "fifo", O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
         if (c->fifo < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "canary: FIFO in %s", c->dir);
         /* A socket's address is short: by descriptor any directory will do. */
         (void)snprintf(name.sun_path, sizeof name.sun_path, "/proc/self/fd/%d/socket", c->dir_fd);
-        (void)unlinkat(c->dir_fd, "socket", 0);
         return open_unix(&c->socket, &name, sizeof name, err);
 }
 

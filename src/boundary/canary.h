@@ -20,7 +20,7 @@ enum pv_canary_kinds {
 
 /* Plain data but for the descriptors, which all are close-on-exec. -1, "" and 0 for what was not made. */
 struct pv_canary {
-        char dir[256];                   /* absolute host path: <parent>/canary; holds file, socket, fifo */
+        char dir[256];                   /* absolute host path, in the parent; holds file, socket, fifo */
         char abstract[32];               /* the name without its leading NUL */
         uint16_t tcp4, tcp6, udp4, udp6; /* ports, host byte order */
         pid_t supervisor;                /* host pid */
@@ -39,8 +39,8 @@ struct pv_canary {
         }
 
 /*
- * Makes the canaries asked for (the supervisor itself is one always). parent: an absolute, private host directory that the view does not show (the job's
- * own, or --scratch); needed for PV_CANARY_PATHS. A host without IPv6 has no v6 canaries: their probes are absent.
+ * Makes the canaries asked for (the supervisor itself is one always). parent: an absolute host directory that the view
+ * does not show; needed for PV_CANARY_PATHS. A host without IPv6 has no v6 canaries: their probes are absent.
  * Called by the supervisor before it forks.
  */
 int pv_canary_open(struct pv_canary *c, enum pv_canary_kinds kinds, const char *parent, struct pv_err *err);

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -171,23 +172,32 @@ struct chain {
         const char *path;      /* of the deepest one */
         size_t end[DEPTH_MAX]; /* where the name of each ends in path */
         int layer[DEPTH_MAX], lower[DEPTH_MAX];
+        struct timespec times[DEPTH_MAX][2]; /* of the lower's */
         int n;
+        /* The first whiteout: the others are links of it, as the kernel's own are, which costs less than an inode. */
+        int origin_dir;
+        char origin[NAME_MAX + 1];
 };
 
 static void pop_to(struct chain *c, int n)
 {
         while (c->n > n) {
                 c->n--;
+                (void)futimens(c->layer[c->n], c->times[c->n]); /* now that nothing more is put into it */
                 pv_fd_closep(&c->layer[c->n]);
                 pv_fd_closep(&c->lower[c->n]);
         }
 }
 
-static int whiteout(int dir, const char *name, const char *path, struct pv_err *err)
+static int whiteout(struct chain *c, int dir, const char *name, const char *path, struct pv_err *err)
 {
-        if (mknodat(dir, name, S_IFCHR | 0600, makedev(0, 0)) == 0 || errno == EEXIST)
+        if (c->origin[0] && linkat(c->origin_dir, c->origin, dir, name, 0) == 0)
                 return 0;
-        return pv_err_set(err, PV_ERR_SYS, errno, "hide %s", path);
+        if (mknodat(dir, name, S_IFCHR | 0600, makedev(0, 0)) < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "hide %s", path);
+        if (!c->origin[0] && (c->origin_dir = fcntl(dir, F_DUPFD_CLOEXEC, 3)) >= 0)
+                (void)snprintf(c->origin, sizeof c->origin, "%s", name);
+        return 0;
 }
 
 /* Makes name in the layer look like the lower's directory of that name, and opens it. */
@@ -202,8 +212,7 @@ static int copy_parent(int layer, const struct stat *st, const char *name, const
         /* An owner that is not mapped here cannot be given; such a directory is nobody's to use anyway. */
         if (fchown(fd, st->st_uid, st->st_gid) < 0 && errno != EPERM && errno != EINVAL)
                 return pv_err_set(err, PV_ERR_SYS, errno, "hide %s", path);
-        struct timespec times[2] = { st->st_atim, st->st_mtim };
-        if (fchmod(fd, st->st_mode & 07777) < 0 || futimens(fd, times) < 0)
+        if (fchmod(fd, st->st_mode & 07777) < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "hide %s", path);
         *out = pv_fd_steal(&fd);
         return 0;
@@ -233,10 +242,10 @@ static int lay_one(struct chain *c, int layer, int lower, const char *path, size
                 struct stat st;
                 *hidden = end;
                 if (path[end] == '\0')
-                        return whiteout(in_layer, name, path, err);
+                        return whiteout(c, in_layer, name, path, err);
                 pv_auto_fd next = openat(in_lower, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
                 if (next < 0 && errno == ENOENT)
-                        return whiteout(in_layer, name, path, err);
+                        return whiteout(c, in_layer, name, path, err);
                 if (next < 0 || fstat(next, &st) < 0)
                         return pv_err_set(err, PV_ERR_SYS, errno, "hide %s", path);
                 if (!S_ISDIR(st.st_mode))
@@ -247,13 +256,15 @@ static int lay_one(struct chain *c, int layer, int lower, const char *path, size
                 if (copy_parent(in_layer, &st, name, path, &c->layer[c->n], err) < 0)
                         return -1;
                 c->lower[c->n] = pv_fd_steal(&next);
+                c->times[c->n][0] = st.st_atim;
+                c->times[c->n][1] = st.st_mtim;
                 c->end[c->n++] = end;
         }
 }
 
 int pv_mask_lay(struct pv_pathfd layer, struct pv_pathfd lower, const struct pv_strv *paths, struct pv_err *err)
 {
-        struct chain c = { 0 };
+        struct chain c = { .n = 0, .origin_dir = -1 };
         size_t hidden = 0;
         int r = 0;
         for (size_t i = 0, last = 0; i < paths->n && r == 0; i++) {
@@ -264,5 +275,6 @@ int pv_mask_lay(struct pv_pathfd layer, struct pv_pathfd lower, const struct pv_
                 r = lay_one(&c, layer.fd, lower.fd, path, &hidden, err);
         }
         pop_to(&c, 0);
+        pv_fd_closep(&c.origin_dir);
         return r;
 }

@@ -321,7 +321,7 @@ static int open_throwaway(struct build *b, mode_t mode, struct layers *l, struct
                                   "is no other place for its layer");
         pv_auto_free char *upper = pv_strf("%s/upper%u", b->in->scratch, b->n_uppers);
         pv_auto_free char *work = pv_strf("%s/work%u", b->in->scratch, b->n_uppers++);
-        if (mkdir(upper, mode) < 0 || mkdir(work, 0700) < 0)
+        if ((mkdir(b->in->scratch, 0700) < 0 && errno != EEXIST) || mkdir(upper, mode) < 0 || mkdir(work, 0700) < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "make %s", upper);
         return open_layer(upper, &l->o.upper, err) < 0 ? -1 : open_layer(work, &l->o.work, err);
 }

@@ -48,7 +48,7 @@ static int setup(void **state)
         identity = (struct pv_probe_identity){ st.st_dev, st.st_ino };
         root = (struct pv_root){ .target = host, .view = host };
         plan = (struct pv_plan){ .roots = &root, .n_roots = 1, .home = scratch };
-        pv_strv_add(&plan.masks, "canary");
+        pv_strv_add(&plan.masks, canary.dir + strlen(scratch) + 1);
         pv_strv_add(&plan.hidden, canary.dir);
         pv_strv_add(&plan.env, "DEPLOY_TOKEN=x");
         spec = (struct pv_probe_spec){ .plan = &plan,

@@ -278,8 +278,6 @@ static int start(struct lifecycle *l, struct pv_err *err)
 {
         pv_auto_free char *scratch = pv_path_join(l->live.job->dir, SCRATCH);
         bool capture = l->plan->stdio == PV_STDIO_CAPTURE;
-        if (mkdirat(l->job_dir, SCRATCH, 0700) < 0)
-                return pv_err_set(err, PV_ERR_SYS, errno, "%s", scratch);
         if (pv_run_network_prepare(&l->network, l->decided->plan, err) < 0)
                 return -1;
         const struct pv_boundary_spec spec = {
