@@ -29,8 +29,10 @@
 struct build {
         const struct pv_mounts_in *in;
         struct pv_scratch scratch;
-        struct pv_pathfd root; /* the new root, or the host's */
-        unsigned n_uppers;     /* throw-away uppers made in in->scratch */
+        struct pv_pathfd root;   /* the new root, or the host's */
+        struct pv_pathfd parent; /* of the last place that was opened, with its path: the next one is often beside it */
+        char *parent_path;
+        unsigned n_uppers; /* throw-away uppers made in in->scratch */
         struct pv_mounts_out *out;
 };
 
@@ -41,9 +43,23 @@ static int open_point(const struct build *b, const char *rel, int flags)
         return pv_path_openat(b->root, rel, O_PATH | flags, 0);
 }
 
-/* Opens dst's parent directory in the view, making what is missing on the way. */
-static int open_parent(const struct build *b, const char *dst, const char **name, int *out, struct pv_err *err)
+static void forget_parent(struct build *b)
 {
+        pv_pathfd_closep(&b->parent);
+        free(b->parent_path);
+        b->parent_path = NULL;
+}
+
+/* Opens dst's parent directory in the view, making what is missing on the way. Borrowed, until the next one is opened. */
+static int open_parent(struct build *b, const char *dst, const char **name, int *out, struct pv_err *err)
+{
+        const char *last = strrchr(dst, '/') + 1;
+        size_t len = (size_t)(last - dst) - 1;
+        if (b->parent_path && strncmp(b->parent_path, dst, len) == 0 && b->parent_path[len] == '\0') {
+                *name = last;
+                *out = b->parent.fd;
+                return 0;
+        }
         struct pv_pathfd at = { fcntl(b->root.fd, F_DUPFD_CLOEXEC, 3) };
         const char *p = dst + 1;
         for (const char *slash; at.fd >= 0 && (slash = strchr(p, '/')); p = slash + 1) {
@@ -56,42 +72,45 @@ static int open_parent(const struct build *b, const char *dst, const char **name
         }
         if (at.fd < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "make the place of %s", dst);
+        forget_parent(b);
+        b->parent_path = pv_strndup(dst, len);
+        b->parent = at;
         *name = p;
         *out = at.fd;
         return 0;
 }
 
 /* Opens the place for a mount, made when it is missing: a directory or an empty file. */
-static int make_point(const struct build *b, const char *dst, bool dir, mode_t mode, int *out, struct pv_err *err)
+static int make_point(struct build *b, const char *dst, bool dir, mode_t mode, int *out, struct pv_err *err)
 {
-        int fd = open_point(b, dst + 1, dir ? O_DIRECTORY : O_NOFOLLOW);
-        if (fd < 0 && errno == ENOENT) {
-                const char *name;
-                pv_auto_fd parent = -1;
-                if (open_parent(b, dst, &name, &parent, err) < 0)
-                        return -1;
-                if ((dir ? mkdirat(parent, name, mode) : mknodat(parent, name, S_IFREG | 0444, 0)) == 0)
-                        fd = open_point(b, dst + 1, dir ? O_DIRECTORY : O_NOFOLLOW);
-        }
+        const char *name;
+        struct pv_pathfd parent;
+        if (open_parent(b, dst, &name, &parent.fd, err) < 0)
+                return -1;
+        int made = dir ? mkdirat(parent.fd, name, mode) : mknodat(parent.fd, name, S_IFREG | 0444, 0);
+        int why = made < 0 ? errno : 0;
+        int fd = pv_path_openat(parent, name, O_PATH | (dir ? O_DIRECTORY : O_NOFOLLOW), 0);
         if (fd < 0)
-                return pv_err_set(err, PV_ERR_SYS, errno, "make the place of %s", dst);
+                return pv_err_set(err, PV_ERR_SYS, errno == ENOENT && why ? why : errno, "make the place of %s", dst);
         *out = fd;
         return 0;
 }
 
-static int attach(const struct build *b, int mount, const char *dst, bool dir, struct pv_err *err)
+static int attach(struct build *b, int mount, const char *dst, bool dir, struct pv_err *err)
 {
         pv_auto_fd point = -1;
         if (make_point(b, dst, dir, 0755, &point, err) < 0)
                 return -1;
         if (move_mount(mount, "", point, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "mount %s", dst);
+        if (b->parent_path && pv_path_is_within(b->parent_path, dst)) /* covered */
+                forget_parent(b);
         return 0;
 }
 
 /* ---- binds ---- */
 
-static int bind(const struct build *b, const struct pv_view_step *s, unsigned attr, unsigned flags, struct pv_err *err)
+static int bind(struct build *b, const struct pv_view_step *s, unsigned attr, unsigned flags, struct pv_err *err)
 {
         pv_auto_fd fd = open_tree(AT_FDCWD, s->src, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW | flags);
         struct stat st;
@@ -130,7 +149,7 @@ static int step_dir(struct build *b, const struct pv_view_step *s, struct pv_err
 static int step_link(struct build *b, const struct pv_view_step *s, struct pv_err *err)
 {
         const char *name;
-        pv_auto_fd parent = -1;
+        int parent;
         if (open_parent(b, s->dst, &name, &parent, err) < 0)
                 return -1;
         if (symlinkat(s->src, parent, name) < 0)
@@ -179,7 +198,7 @@ static int step_copy(struct build *b, const struct pv_view_step *s, struct pv_er
 {
         const char *name;
         struct stat st;
-        pv_auto_fd parent = -1;
+        int parent;
         pv_auto_fd from = open(s->src, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
         if (from < 0 || fstat(from, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > COPY_MAX)
                 return pv_err_set(err, PV_ERR_SYS, from < 0 ? errno : EINVAL, "copy %s", s->src);
@@ -496,10 +515,17 @@ static int build_all(struct build *b, struct pv_err *err)
 
 int pv_mounts_enter(const struct pv_mounts_in *in, struct pv_mounts_out *out, struct pv_err *err)
 {
-        struct build b = { .in = in, .scratch = PV_SCRATCH_INIT, .root = PV_PATHFD_INIT, .out = out };
+        struct build b = {
+                .in = in,
+                .scratch = PV_SCRATCH_INIT,
+                .root = PV_PATHFD_INIT,
+                .parent = PV_PATHFD_INIT,
+                .out = out,
+        };
         mode_t mask = umask(0);
         int r = build_all(&b, err);
         (void)umask(mask);
+        forget_parent(&b);
         pv_scratch_close(&b.scratch);
         pv_pathfd_closep(&b.root);
         return r;

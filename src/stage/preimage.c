@@ -9,6 +9,7 @@
 #include <assert.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/stat.h>
 #include "base/fd.h"
@@ -214,13 +215,13 @@ struct pv_preimage_reader {
         int fd; /* -1: an empty file */
         char *name;
         unsigned char digest[DIGEST_SIZE];
-        char block[BLOCK_MAX];
         size_t len, at;
         bool ended;
         char path[PATH_BYTES + 1], link[PATH_MAX + 1];
         size_t path_len;
         bool any;
         unsigned run;
+        char block[BLOCK_MAX]; /* last, and not cleared: most records are short */
 };
 
 void pv_preimages_close(struct pv_preimage_reader *r)
@@ -269,7 +270,8 @@ unsigned pv_preimages_run(const struct pv_preimage_reader *r)
 
 int pv_preimages_open(int dirfd, const char *name, struct pv_preimage_reader **out, struct pv_err *err)
 {
-        struct pv_preimage_reader *r = pv_calloc(1, sizeof *r);
+        struct pv_preimage_reader *r = pv_realloc(NULL, 1, sizeof *r);
+        memset(r, 0, offsetof(struct pv_preimage_reader, block));
         r->name = pv_strdup(name);
         r->fd = openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
         if (r->fd < 0 && errno != ENOENT) {

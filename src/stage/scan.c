@@ -187,7 +187,7 @@ static int add_names_of(struct walk *w, struct level *l, int fd)
 {
         enum { SIZE = 64 * 1024 };
         if (!w->dirents)
-                w->dirents = pv_calloc(SIZE, 1);
+                w->dirents = pv_realloc(NULL, SIZE, 1);
         if (lseek(fd, 0, SEEK_SET) < 0)
                 return -1;
         for (;;) {
