@@ -17,7 +17,7 @@
 #define PIDS_RESERVED 300
 #define PIDS_MOST     UINT64_C(4194304)
 
-int pv_limits_apply_namespace(const struct pv_limits *limits, int proc, uint64_t *pid_max, struct pv_err *err)
+int pv_limits_apply_namespace(const struct pv_limits *limits, int sysctl, uint64_t *pid_max, struct pv_err *err)
 {
         char text[24];
         int len;
@@ -26,7 +26,7 @@ int pv_limits_apply_namespace(const struct pv_limits *limits, int proc, uint64_t
         if (limits->max_processes == 0 || limits->max_processes > PIDS_MOST - PIDS_RESERVED)
                 return 0;
 
-        pv_auto_fd fd = openat(proc, "sys/kernel/pid_max", O_WRONLY | O_CLOEXEC);
+        pv_auto_fd fd = openat(sysctl, "kernel/pid_max", O_WRONLY | O_CLOEXEC);
         if (fd < 0) /* before 6.14 it is the host's own, and not ours to write */
                 return errno == EACCES || errno == EPERM || errno == ENOENT || errno == EROFS
                                ? 0

@@ -30,11 +30,11 @@
 #define PV_LIMITS_OWN_PROCESSES 3
 
 /*
- * The part that needs privilege over the pid namespace: kernel.pid_max. Called by pid 1 with an open directory of the
- * namespace's own proc, its sys still writable. Sets *pid_max to what is in force, 0 where the kernel has none for a
+ * The part that needs privilege over the pid namespace: kernel.pid_max. Called by pid 1 with an open directory, sys of
+ * the namespace's own proc, still writable. Sets *pid_max to what is in force, 0 where the kernel has none for a
  * namespace or no limit was asked for.
  */
-int pv_limits_apply_namespace(const struct pv_limits *limits, int proc, uint64_t *pid_max, struct pv_err *err);
+int pv_limits_apply_namespace(const struct pv_limits *limits, int sysctl, uint64_t *pid_max, struct pv_err *err);
 
 enum pv_limits_flags {
         PV_LIMITS_ROOT = 1 << 0,    /* the workload is the host's root: RLIMIT_NPROC does not hold it */

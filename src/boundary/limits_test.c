@@ -128,8 +128,8 @@ static int first_in_namespace(void)
 
         if (mount("proc", "/proc", "proc", 0, NULL) < 0)
                 return 77;
-        pv_auto_fd proc = open("/proc", O_PATH | O_CLOEXEC);
-        CHILD_CHECK(pv_limits_apply_namespace(&limits, proc, &pid_max, &err) == 0);
+        pv_auto_fd sysctl = open("/proc/sys", O_PATH | O_CLOEXEC);
+        CHILD_CHECK(pv_limits_apply_namespace(&limits, sysctl, &pid_max, &err) == 0);
         apply(&limits, pid_max, PV_LIMITS_ROOT, &obs);
         struct pv_observation *o = pv_observations_find(&obs, PV_DIM_RESOURCES, PV_LIMIT_PROCESSES);
         CHILD_CHECK(o && o->effective == pid_max);

@@ -2,9 +2,9 @@
 /*
  * How a view comes into being. Every mount is made detached (fsmount, open_tree), given its flags while nobody can
  * reach it, and moved to its place by descriptor; places are resolved without following links beneath the new root,
- * because what a stage holds is hostile. The scratch tmpfs is attached first, over the namespace's root, where only
- * its descriptor reaches it; the new root is one of its directories. pivot_root(2) then puts the old root on top of
- * the new one and it is detached, with everything that the view does not name.
+ * because what a stage holds is hostile. The scratch tmpfs is attached first, somewhere in the host's root; the new
+ * root is one of its directories. pivot_root(2) then puts the old root on top of the new one and it is detached, with
+ * everything that the view does not name: in one umount(2), because each waits for RCU.
  *
  * A clone taken of the host's mounts is made private, so that what the host mounts later does not arrive here without
  * the read-only flag; only a view laid over the host's own root keeps receiving (rslave).
@@ -425,23 +425,31 @@ static int step_proc(struct build *b, const struct pv_view_step *s, struct pv_er
         }
         if (attach(b, mnt.fd, s->dst, true, err) < 0)
                 return -1;
-        /* A clone from before the read-only mounts go on top. */
-        b->out->proc = open_tree(mnt.fd, "", AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-        if (b->out->proc < 0)
-                return pv_err_set(err, PV_ERR_SYS, errno, "clone /proc");
+        /* From before the read-only mount goes on top: a look-up that starts there does not meet it. */
+        b->out->sysctl = openat(mnt.fd, "sys", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (b->out->sysctl < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "open /proc/sys");
         return b->in->view->base == PV_VIEW_NEW_ROOT ? protect_proc(mnt, err) : 0;
 }
 
-/* As step_read() would show it. Not attached: the probes use the descriptor, and nothing of it stays. */
+/*
+ * As step_read() would show it. The probes use the descriptor, and nothing of it stays: it is attached to the scratch
+ * file system only to be detached with that. A mount that never was anywhere would be dissolved as its last descriptor
+ * is closed, by the exec, which then waits for RCU.
+ */
 static int make_canary_share(struct build *b, struct pv_err *err)
 {
         static const struct pv_strv nothing = { 0 };
         auto_layers l = LAYERS_INIT;
+        pv_auto_pathfd place = PV_PATHFD_INIT;
         if (!b->in->canary)
                 return 0;
-        if (add_source(b, &l, b->in->canary, &nothing, err) < 0)
+        if (add_source(b, &l, b->in->canary, &nothing, err) < 0 || make_overlay(b, &l, &b->out->share, err) < 0 ||
+            pv_scratch_dir(&b->scratch, 0700, &place, err) < 0)
                 return -1;
-        return make_overlay(b, &l, &b->out->share, err);
+        if (move_mount(b->out->share, "", place.fd, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "mount the canaries");
+        return 0;
 }
 
 /* ---- the engine ---- */
@@ -483,8 +491,8 @@ static int enter_new_root(struct build *b, struct pv_err *err)
                 return pv_err_set(err, PV_ERR_SYS, errno, "make the new root read-only");
         if (fchdir(b->root.fd) < 0 || syscall(SYS_pivot_root, ".", ".") < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "change to the new root");
-        /* On top of the new root now lie the host's and, on that, the scratch file system. */
-        if (umount2(".", MNT_DETACH) < 0 || umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
+        /* On top of the new root now lies the host's, with the scratch file system in or on it. */
+        if ((b->scratch.over_root && umount2(".", MNT_DETACH) < 0) || umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "detach the host's root");
         return 0;
 }

@@ -18,7 +18,7 @@ struct pv_mounts_in {
 /* Descriptors, -1 before the call; the caller's to close. */
 struct pv_mounts_out {
         int *staged; /* n_overlays of them: O_PATH of the mounted view of each overlay */
-        int proc;    /* O_PATH of the namespace's own proc, all of it writable: pid 1's alone */
+        int sysctl;  /* O_PATH of sys of the namespace's own proc, below what makes it read-only: pid 1's alone */
         int share;   /* O_PATH of the canary's mount, which is at no place of the view */
 };
 

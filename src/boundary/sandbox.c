@@ -49,12 +49,12 @@ static int furnish_network(struct pv_launch *l, struct pv_err *err)
 }
 
 /* What needs privilege over the namespaces themselves, by the sysctls of a proc that the command never sees. */
-static int limit_namespaces(struct pv_launch *l, int proc, struct pv_err *err)
+static int limit_namespaces(struct pv_launch *l, int sysctl, struct pv_err *err)
 {
         const struct pv_plan *p = l->spec->plan;
-        if (!pv_launch_allows_userns(p) && pv_userns_allow_one(proc, err) < 0)
+        if (!pv_launch_allows_userns(p) && pv_userns_allow_one(sysctl, err) < 0)
                 return -1;
-        return pv_limits_apply_namespace(&p->limits, proc, &l->pid_max, err);
+        return pv_limits_apply_namespace(&p->limits, sysctl, &l->pid_max, err);
 }
 
 static bool shows_shares(const struct pv_view *view)
@@ -65,7 +65,7 @@ static bool shows_shares(const struct pv_view *view)
         return false;
 }
 
-static int build_view(struct pv_launch *l, int *proc, struct pv_err *err)
+static int build_view(struct pv_launch *l, int *sysctl, struct pv_err *err)
 {
         struct pv_mounts_in in = {
                 .view = &l->view,
@@ -74,9 +74,9 @@ static int build_view(struct pv_launch *l, int *proc, struct pv_err *err)
                 .scratch = l->spec->scratch,
                 .canary = l->canary.dir[0] && shows_shares(&l->view) ? l->canary.dir : NULL,
         };
-        struct pv_mounts_out out = { .staged = l->b->views, .proc = -1, .share = -1 };
+        struct pv_mounts_out out = { .staged = l->b->views, .sysctl = -1, .share = -1 };
         int r = pv_mounts_enter(&in, &out, err);
-        *proc = out.proc;
+        *sysctl = out.sysctl;
         l->share = out.share;
         if (r < 0)
                 return -1;
@@ -88,7 +88,7 @@ static int build_view(struct pv_launch *l, int *proc, struct pv_err *err)
 
 static int build(struct pv_launch *l, struct pv_err *err)
 {
-        pv_auto_fd proc = -1;
+        pv_auto_fd sysctl = -1;
         struct pv_message m;
         if (pv_message_receive(l->control[1], &m, 0) <= 0) /* the supervisor is gone */
                 return pv_err_set(err, PV_ERR_SYS, 0, "no supervisor");
@@ -98,7 +98,7 @@ static int build(struct pv_launch *l, struct pv_err *err)
                                : 0;
         if (furnish_network(l, err) < 0)
                 return -1;
-        if (build_view(l, &proc, err) < 0 || limit_namespaces(l, proc, err) < 0)
+        if (build_view(l, &sysctl, err) < 0 || limit_namespaces(l, sysctl, err) < 0)
                 return -1;
         pv_observe_sandbox(l, l->obs);
         return 0;

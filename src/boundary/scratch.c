@@ -23,8 +23,11 @@ int pv_scratch_mount(struct pv_scratch *s, struct pv_err *err)
         if (fsconfig(fs, FSCONFIG_SET_STRING, "source", "pvisor", 0) < 0 ||
             fsconfig(fs, FSCONFIG_SET_STRING, "mode", "0755", 0) < 0 ||
             fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0 ||
-            (mnt = fsmount(fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)) < 0 ||
-            move_mount(mnt, "", AT_FDCWD, "/", MOVE_MOUNT_F_EMPTY_PATH) < 0)
+            (mnt = fsmount(fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)) < 0)
+                return pv_err_set(err, errno == EPERM || errno == EACCES ? PV_ERR_UNSUPPORTED : PV_ERR_SYS, errno,
+                                  "mount a tmpfs");
+        s->over_root = move_mount(mnt, "", AT_FDCWD, "/proc/fs", MOVE_MOUNT_F_EMPTY_PATH) < 0;
+        if (s->over_root && move_mount(mnt, "", AT_FDCWD, "/", MOVE_MOUNT_F_EMPTY_PATH) < 0)
                 return pv_err_set(err, errno == EPERM || errno == EACCES ? PV_ERR_UNSUPPORTED : PV_ERR_SYS, errno,
                                   "mount a tmpfs");
         s->dir.fd = pv_fd_steal(&mnt);

@@ -14,6 +14,7 @@
 struct pv_scratch {
         struct pv_pathfd dir;                   /* the mount's root */
         struct pv_pathfd empty_dir, empty_file; /* stay empty; made on first use */
+        bool over_root;                         /* where it is mounted */
         unsigned n;
 };
 #define PV_SCRATCH_INIT                                                                          \
@@ -25,7 +26,8 @@ void pv_scratch_close(struct pv_scratch *s);
 #define pv_auto_scratch __attribute__((cleanup(pv_scratch_close))) struct pv_scratch
 
 /*
- * Mounts it over the namespace's root, where look-ups of paths do not arrive: a process's root is the mount below.
+ * Mounts it where nobody looks: on /proc/fs, or, where there is none, over the namespace's root, where look-ups of paths
+ * do not arrive, since a process's root is the mount below.
  * Must: own mount namespace and CAP_SYS_ADMIN over it. PV_ERR_UNSUPPORTED when mounting is refused.
  */
 int pv_scratch_mount(struct pv_scratch *s, struct pv_err *err);

@@ -8,7 +8,7 @@
 #include "base/fd.h"
 #include "base/syscall.h"
 
-#define SYSCTL_MAX_USERNS "sys/user/max_user_namespaces"
+#define SYSCTL_MAX_USERNS "user/max_user_namespaces"
 
 static bool may_set_ids(void)
 {
@@ -77,9 +77,9 @@ int pv_idmap_write(const struct pv_idmap *map, pid_t pid, struct pv_err *err)
         return write_text(AT_FDCWD, path, map->gid, err);
 }
 
-int pv_userns_allow_one(int proc, struct pv_err *err)
+int pv_userns_allow_one(int sysctl, struct pv_err *err)
 {
-        return write_text(proc, SYSCTL_MAX_USERNS, "1", err);
+        return write_text(sysctl, SYSCTL_MAX_USERNS, "1", err);
 }
 
 static long read_number(const char *path)
@@ -96,7 +96,7 @@ static long read_number(const char *path)
 
 int pv_userns_explain(int sys, struct pv_err *err)
 {
-        if (read_number("/proc/" SYSCTL_MAX_USERNS) == 0 || sys == ENOSPC) {
+        if (read_number("/proc/sys/" SYSCTL_MAX_USERNS) == 0 || sys == ENOSPC) {
                 (void)pv_err_set(err, PV_ERR_UNSUPPORTED, sys, "user namespaces are switched off or used up here");
                 return pv_err_hint(err, "sudo sysctl user.max_user_namespaces=15000");
         }

@@ -30,10 +30,10 @@ int pv_idmap_prepare(struct pv_idmap *map, struct pv_err *err);
 int pv_idmap_write(const struct pv_idmap *map, pid_t pid, struct pv_err *err);
 
 /*
- * Allows no user namespace but one more below the caller's, the inner one: the workload finds ENOSPC. proc is an open
- * directory of a writable proc.
+ * Allows no user namespace but one more below the caller's, the inner one: the workload finds ENOSPC. sysctl is an open
+ * directory: /proc/sys, writable.
  */
-int pv_userns_allow_one(int proc, struct pv_err *err);
+int pv_userns_allow_one(int sysctl, struct pv_err *err);
 
 /*
  * Turns the failure to make a user namespace, or to mount in it, into PV_ERR_UNSUPPORTED with what forbids it on this
