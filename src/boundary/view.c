@@ -6,16 +6,16 @@
 
 static const struct {
         const char *word;
-        bool mount, read_only;
+        bool read_only;
 } ops[] = {
-        [PV_VIEW_DIR] = { "empty", false, true },       [PV_VIEW_LINK] = { "link", false, true },
-        [PV_VIEW_PRIVATE] = { "private", true, false }, [PV_VIEW_SEAL] = { "sealed", true, true },
-        [PV_VIEW_SYSTEM] = { "system", true, true },    [PV_VIEW_FILE] = { "file", true, true },
-        [PV_VIEW_COPY] = { "copy", false, false },      [PV_VIEW_READ] = { "read", true, true },
-        [PV_VIEW_WRITE] = { "write", true, false },     [PV_VIEW_STAGE] = { "stage", true, false },
-        [PV_VIEW_COW] = { "discard", true, false },     [PV_VIEW_MASK] = { "mask", true, true },
-        [PV_VIEW_DEVICE] = { "device", true, true },    [PV_VIEW_PTS] = { "pts", true, false },
-        [PV_VIEW_PROC] = { "proc", true, false },
+        [PV_VIEW_DIR] = { "empty", true },        [PV_VIEW_LINK] = { "link", true },
+        [PV_VIEW_PRIVATE] = { "private", false }, [PV_VIEW_SEAL] = { "sealed", true },
+        [PV_VIEW_SYSTEM] = { "system", true },    [PV_VIEW_FILE] = { "file", true },
+        [PV_VIEW_COPY] = { "copy", false },       [PV_VIEW_READ] = { "read", true },
+        [PV_VIEW_WRITE] = { "write", false },     [PV_VIEW_STAGE] = { "stage", false },
+        [PV_VIEW_COW] = { "discard", false },     [PV_VIEW_MASK] = { "mask", true },
+        [PV_VIEW_DEVICE] = { "device", true },    [PV_VIEW_PTS] = { "pts", false },
+        [PV_VIEW_PROC] = { "proc", false },
 };
 static_assert(sizeof ops / sizeof *ops == PV_VIEW_OPS, "a row for each step");
 
@@ -50,11 +50,6 @@ const char *pv_view_op_name(enum pv_view_op op)
         return ops[op].word;
 }
 
-bool pv_view_op_is_mount(enum pv_view_op op)
-{
-        return ops[op].mount;
-}
-
 bool pv_view_op_is_read_only(enum pv_view_op op)
 {
         return ops[op].read_only;
@@ -66,20 +61,4 @@ const struct pv_view_step *pv_view_at(const struct pv_view *view, const char *pa
                 if (pv_path_is_within(path, view->v[i].dst))
                         return &view->v[i];
         return NULL;
-}
-
-void pv_view_describe(const struct pv_view *view, struct pv_str *out)
-{
-        for (size_t i = 0; i < view->n; i++) {
-                const struct pv_view_step *s = &view->v[i];
-                pv_str_putf(out, "%-8s", ops[s->op].word);
-                pv_str_put_safe(out, s->dst);
-                if (s->src && !pv_streq(s->src, s->dst)) {
-                        pv_str_put(out, s->op == PV_VIEW_LINK ? " -> " : " from ");
-                        pv_str_put_safe(out, s->src);
-                }
-                if (s->masks.n > 0)
-                        pv_str_putf(out, "  (%zu paths hidden)", s->masks.n);
-                pv_str_putc(out, '\n');
-        }
 }

@@ -61,14 +61,10 @@ struct pv_view_step *pv_view_add(struct pv_view *view, enum pv_view_op op, const
 /* "read", "stage", ... */
 const char *pv_view_op_name(enum pv_view_op op);
 
-/* What a mount of this step must be, verified after building; DIR, LINK and COPY are no mounts of their own. */
-bool pv_view_op_is_mount(enum pv_view_op op);
+/* Must the mount of such a step be read-only? Verified after building. */
 bool pv_view_op_is_read_only(enum pv_view_op op);
 
 /* The last step whose dst is path or above it: the one that decides what is at path. NULL when there is none. */
 const struct pv_view_step *pv_view_at(const struct pv_view *view, const char *path);
-
-/* One line a step, for people: "read   /usr", "stage  /home/a/p". Paths are escaped for a terminal. */
-void pv_view_describe(const struct pv_view *view, struct pv_str *out);
 
 #endif

@@ -46,23 +46,12 @@ static void the_last_step_above_a_path_decides(void **state)
         assert_null(pv_view_at(&view, "/home"));
 }
 
-static void a_description_is_safe_for_a_terminal(void **state)
-{
-        pv_auto_view view = { 0 };
-        pv_auto_str out = { 0 };
-        pv_view_add(&view, PV_VIEW_LINK, "usr/bin", "/bin");
-        pv_view_add(&view, PV_VIEW_READ, "/a\033[2J", "/b");
-        pv_view_describe(&view, &out);
-        assert_string_equal(out.s, "link    /bin -> usr/bin\nread    /b from /a\\x1b[2J\n");
-}
-
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(mountinfo_is_unescaped),
                 cmocka_unit_test(mountinfo_refuses_garbage),
                 cmocka_unit_test(the_last_step_above_a_path_decides),
-                cmocka_unit_test(a_description_is_safe_for_a_terminal),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }
