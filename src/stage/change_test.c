@@ -42,6 +42,7 @@ static const struct effect effects[] = {
         { "an acl", "echo a >a", "setfacl -m u:12345:r a 2>/dev/null || setfacl -m m::r a", "m a [xattrs]\n" },
         { "times of a directory are nothing", "mkdir d; touch d/x", "touch -d 2001-01-01 d", "" },
         { "rename a file", "echo content >a", "mv a b", "D a\nA b <- a\n" },
+        { "rename a large file", "head -c 3000000 /dev/urandom >a", "mv a b", "D a\nA b <- a\n" },
         { "rename over another", "echo content >a; echo other >b", "mv a b", "D a\nM b\n" },
         { "move a directory", "mkdir d; echo one >d/a; echo two >d/b; ln -s a d/l",
           "cp -a d e; rm -r d; echo more >>e/b",

@@ -21,6 +21,7 @@
 #include <sys/xattr.h>
 #include "base/fd.h"
 #include "stage/change.h"
+#include "stage/cover.h"
 #include "stage/layers.h"
 #include "stage/rebase.h"
 
@@ -31,8 +32,11 @@ struct forgetting {
         const struct pv_changes *c;
         const bool *selected;
         enum pv_changes_fate fate;
-        bool *shared;  /* per layer */
-        bool *remains; /* per item: some layer still has an entry of that path */
+        bool *shared; /* per layer */
+        struct outcome {
+                bool remains;   /* some layer still has an entry of that path */
+                bool in_shared; /* a layer that stays as it is */
+        } * outcome;            /* per item */
         struct pv_err *err;
         struct pv_opened opened; /* directories that were opened up for the while */
         char *parent_path;       /* the directory whose descriptors, one a layer, are in parent; NULL: none is */
@@ -250,19 +254,6 @@ static int remove_in_layer(struct forgetting *f, const struct pv_change *x, size
         return keep_dir(f, x, k, name);
 }
 
-/* A dropped path that a shared layer has: something in the top layer must stand over it. */
-static int cover(struct forgetting *f, const struct pv_change *x)
-{
-        int top = f->parent[f->s->n_layers - 1];
-        if (x->kind == PV_CHANGE_ADDED && top >= 0)
-                return mknodat(top, last_name(x->path), S_IFCHR | 0600, makedev(0, 0)) < 0 && errno != EEXIST
-                               ? fail_at(f, x->root, x->path, "write a whiteout for")
-                               : 0;
-        (void)pv_err_set(f->err, PV_ERR_UNSUPPORTED, 0,
-                         "%s comes from a checkpoint that another job shares: it cannot be dropped by itself", x->path);
-        return pv_err_hint(f->err, "drop the whole job, or leave the path out of what you apply");
-}
-
 static int forget_root_dir(struct forgetting *f, const struct pv_change *x)
 {
         if (f->fate == PV_CHANGES_APPLIED)
@@ -274,8 +265,8 @@ static int forget_root_dir(struct forgetting *f, const struct pv_change *x)
 static int forget_entry(struct forgetting *f, size_t i)
 {
         const struct pv_change *x = &f->c->item[i];
-        bool in_shared = false;
-        f->remains[i] = !*x->path;
+        struct outcome *o = &f->outcome[i];
+        o->remains = !*x->path;
         if (!*x->path)
                 return forget_root_dir(f, x);
         open_parents(f, x);
@@ -285,12 +276,10 @@ static int forget_entry(struct forgetting *f, size_t i)
                         continue;
                 if (remove_in_layer(f, x, k, last_name(x->path), &stays) < 0)
                         return fail_at(f, x->root, x->path, "remove");
-                f->remains[i] = f->remains[i] || stays;
-                in_shared = in_shared || (stays && f->shared[k]);
+                o->remains = o->remains || stays;
+                o->in_shared = o->in_shared || (stays && f->shared[k]);
         }
-        if (f->remains[i] && S_ISDIR(x->now.mode) && reveal_if_opaque(f, x->root, x->path) < 0)
-                return -1;
-        return in_shared && f->fate == PV_CHANGES_DROPPED ? cover(f, x) : 0;
+        return o->remains && S_ISDIR(x->now.mode) ? reveal_if_opaque(f, x->root, x->path) : 0;
 }
 
 /* Preimages */
@@ -314,24 +303,49 @@ static void find_applied(struct forgetting *f, const struct pv_change *x, struct
                 (void)pv_facts_hash(parent, name, out);
 }
 
-static int forget_preimages(struct forgetting *f)
+/* What is dropped though a shared layer has it, or hides the host's by what it has above. */
+static bool must_cover(const struct forgetting *f, size_t i)
 {
-        size_t n = 0, n_facts = 0;
-        for (size_t i = 0; i < f->c->n; i++)
-                n_facts += f->selected[i] && f->remains[i];
-        pv_auto_free struct pv_rebase *list = pv_calloc(f->c->n, sizeof *list);
-        pv_auto_free struct pv_facts *facts = pv_calloc(n_facts, sizeof *facts);
-        n_facts = 0;
+        const struct pv_change *x = &f->c->item[i];
+        bool hidden = x->flags & (PV_CHANGE_HIDDEN | PV_CHANGE_IMPLIED) && f->shared[x->layer];
+        return f->selected[i] && f->fate == PV_CHANGES_DROPPED && *x->path && (f->outcome[i].in_shared || hidden);
+}
+
+/* The new preimage of a selected path. Returns false when the old one stays; *none: there is none any more. */
+static bool find_preimage(struct forgetting *f, size_t i, struct pv_facts *facts, bool *none)
+{
+        *none = !f->outcome[i].remains && !must_cover(f, i);
+        if (!*none && f->fate == PV_CHANGES_APPLIED)
+                find_applied(f, &f->c->item[i], facts);
+        return *none || f->fate == PV_CHANGES_APPLIED || must_cover(f, i);
+}
+
+/* Covers what is dropped and cannot go; facts[i] is then what the host has. */
+static int cover_dropped(struct forgetting *f, struct pv_facts *facts, struct pv_arena *text)
+{
         for (size_t i = 0; i < f->c->n; i++) {
                 const struct pv_change *x = &f->c->item[i];
-                if (!f->selected[i] || (f->remains[i] && f->fate == PV_CHANGES_DROPPED))
+                if (must_cover(f, i) && pv_layer_cover(f->s, x->root, x->path, text, &facts[i], f->err) < 0)
+                        return -1;
+        }
+        return 0;
+}
+
+static int forget_preimages(struct forgetting *f)
+{
+        size_t n = 0;
+        pv_auto_arena text = { 0 };
+        pv_auto_free struct pv_rebase *list = pv_calloc(f->c->n, sizeof *list);
+        pv_auto_free struct pv_facts *facts = pv_calloc(f->c->n, sizeof *facts);
+        if (cover_dropped(f, facts, &text) < 0)
+                return -1;
+        for (size_t i = 0; i < f->c->n; i++) {
+                bool none = false;
+                if (!f->selected[i] || !find_preimage(f, i, &facts[i], &none))
                         continue;
-                list[n] = (struct pv_rebase){ .root = x->root, .path = x->path };
-                if (f->remains[i]) {
-                        find_applied(f, x, &facts[n_facts]);
-                        list[n].facts = &facts[n_facts++];
-                }
-                n++;
+                list[n++] = (struct pv_rebase){ .root = f->c->item[i].root,
+                                                .path = f->c->item[i].path,
+                                                .facts = none ? NULL : &facts[i] };
         }
         for (unsigned root = 0; root < f->s->n_roots; root++)
                 if (pv_rebase_root(f->s, root, list, n, PV_PREIMAGE_CACHED, f->err) < 0)
@@ -356,7 +370,7 @@ int pv_changes_forget(struct pv_stage *s, const struct pv_changes *c, const bool
         struct forgetting f = { .s = s, .c = c, .selected = selected, .fate = fate, .err = err };
         if (pv_layers_find_shared(s, &f.shared, err) < 0)
                 return -1;
-        f.remains = pv_calloc(c->n, sizeof *f.remains);
+        f.outcome = pv_calloc(c->n, sizeof *f.outcome);
         f.parent = pv_calloc(s->n_layers, sizeof *f.parent);
         for (size_t k = 0; k < s->n_layers; k++)
                 f.parent[k] = -1;
@@ -364,7 +378,7 @@ int pv_changes_forget(struct pv_stage *s, const struct pv_changes *c, const bool
         close_parents(&f);
         pv_layers_close_up(s, &f.opened);
         free(f.parent);
-        free(f.remains);
+        free(f.outcome);
         free(f.shared);
         return r;
 }

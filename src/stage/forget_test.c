@@ -8,6 +8,8 @@
 #include "base/path.h"
 #include "stage/fixture.h"
 
+#define LIST "find . -mindepth 1 | sort | sed 's/^..//'"
+
 struct taking {
         const char *name, *target, *script;
         const char *selected; /* paths, each with a newline; what is below them is selected as well */
@@ -79,7 +81,7 @@ static void check_taking(const struct taking *t, const struct fixture_place *pla
         pv_auto_free char *left = fixture_changes(f);
         if (!pv_streq(left, t->left))
                 fail_msg("%s in %s, stage in %s: left\n%s", t->name, place->target, place->stage, left);
-        pv_auto_free char *view = fixture_look(f, "find . -mindepth 1 | sort | sed 's/^..//'");
+        pv_auto_free char *view = fixture_look(f, LIST);
         if (!pv_streq(view, t->view))
                 fail_msg("%s in %s, stage in %s: the view has\n%s", t->name, place->target, place->stage, view);
         fixture_free(f);
@@ -90,6 +92,48 @@ static void test_the_rest_is_left(void **state)
         for (const struct fixture_place *p = NULL; (p = fixture_next_place(p));)
                 for (size_t i = 0; i < sizeof takings / sizeof *takings; i++)
                         check_taking(&takings[i], p);
+}
+
+static const struct taking droppings_below_a_fork[] = {
+        { "an addition", "", "echo a >a; mkdir -p d/e; echo b >d/e/b", "a\nd\n", NULL, "", "" },
+        { "a modification", "mkdir d; echo a >d/a; setfattr -n user.x -v 1 d/a; touch -d 2001-01-01 d/a",
+          "echo x >>d/a; echo b >b", "d/a\n", NULL, "A b\n", "b\nd\nd/a\n" },
+        { "a deletion", "mkdir -p d/e; echo a >d/a; ln -s x d/e/l", "rm -r d; echo b >b", "d\n", NULL, "A b\n",
+          "b\nd\nd/a\nd/e\nd/e/l\n" },
+        { "one of a directory made again", "mkdir d; echo a >d/a; echo b >d/b", "rm -r d; mkdir d; echo n >d/n",
+          "d/a\n", NULL, "D d/b [hidden]\nA d/n\n", "d\nd/a\nd/n\n" },
+        { "a type", "echo a >a; mkdir d; echo b >d/b", "rm -r a d; mkdir a; echo x >a/x; echo d >d", "a\nd\n", NULL, "",
+          "a\nd\nd/b\n" },
+        { "a mode", "mkdir d; echo a >d/a", "chmod 700 d; echo b >d/b", "d\n+d\n", NULL, "", "d\nd/a\n" },
+};
+
+/* The fork's changes lie in its parent's layer, which stays as it is. */
+static void check_fork(const struct taking *t)
+{
+        struct pv_err err = PV_ERR_INIT;
+        struct pv_stage *child = NULL;
+        struct fixture *f = fixture_make(t->target);
+        pv_auto_free char *dir = pv_path_join(f->dir, "child");
+        fixture_run_and_seal(f, t->script, NULL);
+        pv_auto_free char *before = fixture_changes(f);
+        assert_return_code(pv_stage_fork(f->stage, NULL, dir, &child, &err), 0);
+        struct pv_stage *parent = f->stage;
+        f->stage = child;
+        take_out(f, t->selected, NULL);
+        pv_auto_free char *left = fixture_changes(f), *view = fixture_look(f, LIST);
+        if (!pv_streq(left, t->left) || !pv_streq(view, t->view))
+                fail_msg("%s: left\n%sin the view\n%s", t->name, left, view);
+        pv_stage_close(child);
+        f->stage = parent;
+        pv_auto_free char *after = fixture_changes(f);
+        assert_string_equal(after, before);
+        fixture_free(f);
+}
+
+static void test_a_fork_drops_what_its_parent_keeps(void **state)
+{
+        for (size_t i = 0; i < sizeof droppings_below_a_fork / sizeof *droppings_below_a_fork; i++)
+                check_fork(&droppings_below_a_fork[i]);
 }
 
 static void test_a_path_changed_again_after_it_was_applied_has_a_new_preimage(void **state)
@@ -111,6 +155,7 @@ int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_the_rest_is_left),
+                cmocka_unit_test(test_a_fork_drops_what_its_parent_keeps),
                 cmocka_unit_test(test_a_path_changed_again_after_it_was_applied_has_a_new_preimage),
         };
         return fixture_main("forget", tests, sizeof tests / sizeof *tests);

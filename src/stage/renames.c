@@ -2,7 +2,7 @@
 /*
  * Renames. Without privileges overlayfs leaves no trace of what was renamed, so it is read from the result: a regular
  * file (not an empty one) that was deleted and one that was added with the same bytes. Only sizes that occur on both
- * sides are hashed, and only what the seal hashed on the host's side. A directory follows its files: when at least
+ * sides are hashed, and no more than a budget of bytes. A directory follows its files: when at least
  * half of the files below an added directory came from the same places below one deleted, what is left of the same
  * names is taken for renamed and edited.
  */
@@ -17,6 +17,8 @@
 #include "stage/preimage.h"
 #include "stage/scan.h"
 
+/* Bytes hashed on each side at most, so that a review stays quick. */
+#define HASH_BUDGET (256ULL << 20)
 /* Items looked at in all to match directories: nests of them could make it a square. */
 #define FOLLOW_STEPS ((size_t)1 << 22)
 
@@ -64,38 +66,70 @@ static struct side *collect(const struct pv_changes *c, enum pv_change_kind kind
         for (size_t i = 0; i < c->n; i++) {
                 const struct pv_change *x = &c->item[i];
                 const struct pv_facts *f = kind == PV_CHANGE_DELETED ? &x->pre : &x->now;
-                if (x->kind != kind || x->flags & PV_CHANGE_BLOCKED || !S_ISREG(f->mode) || f->size == 0 ||
-                    (kind == PV_CHANGE_DELETED && !f->hashed))
-                        continue;
-                struct side *s = &out[(*n)++];
-                *s = (struct side){ .root = x->root, .size = f->size, .item = i };
-                memcpy(s->sha256, f->sha256, sizeof s->sha256);
+                if (x->kind == kind && !(x->flags & PV_CHANGE_BLOCKED) && S_ISREG(f->mode) && f->size > 0)
+                        out[(*n)++] = (struct side){ .root = x->root, .size = f->size, .item = i };
         }
+        qsort(out, *n, sizeof *out, by_size);
         return out;
 }
 
-/* Hashes the added files whose size some deleted one has; drops the others. Both sides are sorted by size. */
-static void hash_added(struct pv_stage *s, struct pv_changes *c, struct side *added, size_t *n_added,
-                       const struct side *gone, size_t n_gone)
+/* Drops those whose size none of the others has. Both are sorted by size. */
+static void keep_sizes_of(struct side *side, size_t *n, const struct side *other, size_t n_other)
 {
-        size_t kept = 0, g = 0;
-        for (size_t i = 0; i < *n_added; i++) {
-                while (g < n_gone && by_size(&gone[g], &added[i]) < 0)
-                        g++;
-                if (g == n_gone)
-                        break;
-                if (by_size(&gone[g], &added[i]) != 0)
-                        continue;
-                struct pv_change *x = &c->item[added[i].item];
-                struct pv_err ignored = PV_ERR_INIT; /* a file that cannot be read is not shown as renamed */
-                pv_auto_fd fd = pv_change_open_staged(s, x, O_RDONLY | O_NONBLOCK | O_NOCTTY);
-                if (fd < 0 || pv_sha256_fd(fd, x->now.sha256, x->path, &ignored) < 0)
-                        continue;
-                x->now.hashed = true;
-                memcpy(added[i].sha256, x->now.sha256, sizeof added[i].sha256);
-                added[kept++] = added[i];
+        size_t kept = 0, k = 0;
+        for (size_t i = 0; i < *n; i++) {
+                while (k < n_other && by_size(&other[k], &side[i]) < 0)
+                        k++;
+                if (k < n_other && by_size(&other[k], &side[i]) == 0)
+                        side[kept++] = side[i];
         }
-        *n_added = kept;
+        *n = kept;
+}
+
+static bool hash_file(int fd, struct pv_facts *f, const char *path, uint64_t *budget)
+{
+        struct pv_err ignored = PV_ERR_INIT; /* a file that cannot be read is not shown as renamed */
+        if (fd < 0 || f->size > *budget || pv_sha256_fd(fd, f->sha256, path, &ignored) < 0)
+                return false;
+        *budget -= f->size;
+        f->hashed = true;
+        return true;
+}
+
+/* What the seal left out for its size can be hashed as long as the host's file is still the preimage. */
+static bool hash_gone(struct pv_stage *s, struct pv_change *x, uint64_t *budget)
+{
+        struct pv_facts live;
+        pv_auto_arena text = { 0 };
+        if (x->pre.hashed)
+                return true;
+        pv_auto_fd fd = pv_change_open_target(s, x, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+        return fd >= 0 && pv_facts_get(fd, "", &text, &live) == 0 && pv_facts_same_inode_state(&live, &x->pre) &&
+               hash_file(fd, &x->pre, x->path, budget);
+}
+
+static bool hash_added(struct pv_stage *s, struct pv_change *x, uint64_t *budget)
+{
+        pv_auto_fd fd = pv_change_open_staged(s, x, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+        return hash_file(fd, &x->now, x->path, budget);
+}
+
+/* Hashes one side, drops what has none, sorts the rest by content. */
+static void hash_side(struct pv_stage *s, struct pv_changes *c, struct side *side, size_t *n,
+                      bool (*hash)(struct pv_stage *s, struct pv_change *x, uint64_t *budget))
+{
+        size_t kept = 0;
+        uint64_t budget = HASH_BUDGET;
+        for (size_t i = 0; i < *n; i++) {
+                struct pv_change *x = &c->item[side[i].item];
+                if (!hash(s, x, &budget))
+                        continue;
+                memcpy(side[i].sha256, x->kind == PV_CHANGE_DELETED ? x->pre.sha256 : x->now.sha256,
+                       sizeof side[i].sha256);
+                side[kept++] = side[i];
+        }
+        *n = kept;
+        qsort(side, kept, sizeof *side, by_content);
 }
 
 static void set_renamed(struct pv_changes *c, struct pv_change *to, const struct pv_change *from)
@@ -218,18 +252,14 @@ static void follow_dir(struct pv_changes *c, size_t i, size_t *left)
 
 void pv_changes_find_renames(struct pv_stage *s, struct pv_changes *c)
 {
-        size_t n_gone = 0, n_added = 0;
+        size_t n_gone = 0, n_added = 0, left = FOLLOW_STEPS;
         pv_auto_free struct side *gone = collect(c, PV_CHANGE_DELETED, &n_gone);
-        if (n_gone == 0)
-                return;
         pv_auto_free struct side *added = collect(c, PV_CHANGE_ADDED, &n_added);
-        qsort(gone, n_gone, sizeof *gone, by_size);
-        qsort(added, n_added, sizeof *added, by_size);
-        hash_added(s, c, added, &n_added, gone, n_gone);
-        qsort(gone, n_gone, sizeof *gone, by_content);
-        qsort(added, n_added, sizeof *added, by_content);
+        keep_sizes_of(gone, &n_gone, added, n_added);
+        keep_sizes_of(added, &n_added, gone, n_gone);
+        hash_side(s, c, gone, &n_gone, hash_gone);
+        hash_side(s, c, added, &n_added, hash_added);
         pair(c, gone, n_gone, added, n_added);
-        size_t left = FOLLOW_STEPS;
         for (size_t i = 0; i < c->n && n_added > 0; i++)
                 if (c->item[i].kind == PV_CHANGE_ADDED && S_ISDIR(c->item[i].now.mode) && !c->item[i].renamed_from)
                         follow_dir(c, i, &left);
