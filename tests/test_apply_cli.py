@@ -145,9 +145,12 @@ def test_a_tree_deeper_than_any_path_is_refused_and_can_be_left_and_dropped(pvis
     for how in (["--all"], ["--path", "n" * 59]):
         assert "too long" in pvisor("apply", *how, cwd=plain, code=3).err
         tree.assert_same(was, tree.snapshot(plain))
-    pvisor("apply", "--path", "new", cwd=plain)
-    assert sorted(set(os.listdir(plain)) - {os.fsdecode(name) for name in was}) == ["new"]
-    pvisor("undo", cwd=plain)
+    for how, came in ((["--path", "new"], ["new"]), (["--all", "--exclude", "n*/**"], ["new", "n" * 59])):
+        pvisor("apply", *how, cwd=plain)
+        assert sorted(set(os.listdir(plain)) - {os.fsdecode(name) for name in was}) == came
+        pvisor("undo", cwd=plain)
+        tree.assert_same(was, tree.snapshot(plain))
+    pvisor("drop", "--path", "n" * 59, cwd=plain)
     pvisor("drop", cwd=plain)
     pvisor("prune", "--unapplied", cwd=plain)
     assert not jobs.job_dirs(environment)

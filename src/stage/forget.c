@@ -127,8 +127,8 @@ static int reveal_dir(struct forgetting *f, unsigned root, size_t k, const char 
         char mark = 0;
         pv_auto_fd fd = open_in_layer(f, root, k, path);
         struct revealing r = { .f = f, .root = root, .path = path, .dirfd = fd, .deeper = deeper };
-        if (fd < 0)
-                return fail_at(f, root, path, "open");
+        if (fd < 0) /* deeper than any path: nothing there could be named as a change, so nothing is hidden by one */
+                return errno == ENAMETOOLONG ? 0 : fail_at(f, root, path, "open");
         if (!top && fgetxattr(fd, OPAQUE_XATTR, &mark, 1) == 1 && mark == 'y')
                 return 0;
         for (size_t lower = 0; lower <= k; lower++) { /* the layers below, then the host */
