@@ -82,7 +82,8 @@ static int raise_walls(struct pv_launch *l, struct pv_err *err)
 
 static int apply_limits(struct pv_launch *l, struct pv_err *err)
 {
-        unsigned flags = (geteuid() == 0 ? PV_LIMITS_ROOT : 0) | (l->namespaces ? PV_LIMITS_NO_CORE : 0);
+        unsigned flags =
+                (geteuid() == 0 ? PV_LIMITS_ROOT : 0) | (l->namespaces ? PV_LIMITS_NO_CORE : PV_LIMITS_AMBIENT);
         return pv_limits_apply(&l->spec->plan->limits, &l->cgroup, l->pid_max, flags, l->obs, err);
 }
 

@@ -112,6 +112,12 @@ static int apply_processes(const struct pv_limits *limits, const struct pv_cgrou
                 (void)observe(obs, PV_LIMIT_PROCESSES, wanted, cgroup->max_processes, mechanism);
                 return 0;
         }
+        if (flags & PV_LIMITS_AMBIENT) {
+                o = observe(obs, PV_LIMIT_PROCESSES, wanted, 0, "none without a sandbox or a control group");
+                if (o)
+                        pv_observation_limit(o, "RLIMIT_NPROC would count everything that the person runs");
+                return 0;
+        }
         /* Root of some other namespace than the host's is held by it all the same: set it always, claim it rarely. */
         if (set(RLIMIT_NPROC, PV_LIMIT_PROCESSES, counted, counted, &effective, err) < 0)
                 return -1;

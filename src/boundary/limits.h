@@ -39,6 +39,7 @@ int pv_limits_apply_namespace(const struct pv_limits *limits, int sysctl, uint64
 enum pv_limits_flags {
         PV_LIMITS_ROOT = 1 << 0,    /* the workload is the host's root: RLIMIT_NPROC does not hold it */
         PV_LIMITS_NO_CORE = 1 << 1, /* no core dumps: a piped core_pattern runs a host program on hostile data */
+        PV_LIMITS_AMBIENT = 1 << 2, /* no user namespace of its own: RLIMIT_NPROC counts all that the person runs */
 };
 
 /*
