@@ -49,8 +49,10 @@
 #include "boundary/launch.h"
 
 #include <linux/magic.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
@@ -230,9 +232,33 @@ static int check_alive(const struct pv_boundary *b, struct pv_err *err)
         return 0;
 }
 
+/*
+ * Waits for the next report. What would have ended a command that runs ends one that does not yet: a file system that
+ * does not answer while the view is built must not hold the person.
+ */
+static int await_report(const struct pv_launch *l, struct pv_err *err)
+{
+        sigset_t ending;
+        sigemptyset(&ending);
+        sigaddset(&ending, SIGTERM);
+        sigaddset(&ending, SIGHUP);
+        sigaddset(&ending, SIGINT);
+        sigaddset(&ending, SIGQUIT);
+        pv_auto_fd signals = signalfd(-1, &ending, SFD_CLOEXEC | SFD_NONBLOCK);
+        struct pollfd p[2] = { { .fd = l->report[0], .events = POLLIN }, { .fd = signals, .events = POLLIN } };
+        while (poll(p, 2, -1) < 0)
+                if (errno != EINTR)
+                        return pv_err_set(err, PV_ERR_SYS, errno, "wait for the sandbox");
+        if (p[1].revents)
+                return pv_err_set(err, PV_ERR_SYS, EINTR, "set up the sandbox");
+        return 0;
+}
+
 static int await_exec(struct pv_launch *l, struct pv_err *err)
 {
         struct pv_boundary *b = l->b;
+        if (await_report(l, err) < 0)
+                return -1;
         if (pv_report_collect(l->report[0], l->obs, b->views, b->n_views, b->net, err) < 0) {
                 if (err->kind == PV_ERR_UNSUPPORTED && err->sys == EPERM && !err->hint[0])
                         (void)pv_userns_explain(EPERM, err);

@@ -110,5 +110,6 @@ int pv_userns_explain(int sys, struct pv_err *err)
                                         "kernel.apparmor_restrict_unprivileged_userns=0");
         }
         (void)pv_err_set(err, PV_ERR_UNSUPPORTED, sys, "user namespaces are refused here");
-        return pv_err_hint(err, "in a container: start that with --security-opt seccomp=unconfined or --privileged");
+        return pv_err_hint(err, "in a container: start that with --security-opt seccomp=unconfined; inside another "
+                                "pvisor: start that with --allow-userns");
 }

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the host cannot give what a run needs: refused with the reason and the fix, never run weaker."""
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from conftest import pv_skip
+
+SANDBOXES = {"host": ["--stage", "--filesystem", "host"], "staged": ["--stage"], "safe": ["--safe"]}
+
+
+@pytest.fixture(params=SANDBOXES)
+def sandbox(request):
+    return SANDBOXES[request.param]
+
+
+@pytest.fixture
+def within(run, pv, workspace, home):
+    """within(prelude, options, command) -> pvisor run inside `unshare -r`, after a line of shell that cripples it."""
+
+    def call(prelude, options, command="id -u"):
+        line = f"{prelude}; exec {pv} run {' '.join(options)} -- {command}"
+        result = run(["unshare", "-Urm", "sh", "-c", line], cwd=workspace)
+        if "unshare:" in result.err:
+            pv_skip("no user namespaces")
+        return result
+
+    return call
+
+
+def test_inside_a_user_namespace(within, sandbox):
+    result = within(":", ["-q", *sandbox])
+    assert (result.code, result.out) == (0, "0\n"), result
+
+
+def test_no_user_namespaces_left(within, sandbox):
+    result = within("echo 0 >/proc/sys/user/max_user_namespaces", sandbox)
+    assert result.code == 5
+    assert "user namespaces are switched off or used up here" in result.err
+    assert "hint: sudo sysctl user.max_user_namespaces" in result.err
+
+
+def test_an_ambient_run_needs_none(within):
+    assert within("echo 0 >/proc/sys/user/max_user_namespaces", ["-q"]).out == "0\n"
+
+
+def test_no_mount_namespaces_left(within, sandbox):
+    result = within("echo 0 >/proc/sys/user/max_mnt_namespaces", sandbox)
+    assert result.code == 5 and "namespaces" in result.err
+
+
+def test_no_network_namespaces_left(within):
+    result = within("echo 0 >/proc/sys/user/max_net_namespaces", ["--safe"])
+    assert result.code == 5 and "namespaces" in result.err
+
+
+def test_a_proc_with_covered_parts(run, pv, workspace, sandbox):
+    """What containers do: the kernel forbids to mount another proc, which would uncover them."""
+    cover = 'mount -t tmpfs none /proc/fs && exec unshare -Urm "$@"'  # what one namespace mounted is locked in the next
+    result = run(["unshare", "-Urm", "sh", "-c", cover, "sh", pv, "run", *sandbox, "--", "true"], cwd=workspace)
+    if "unshare:" in result.err or "mount:" in result.err:
+        pv_skip("no user namespaces")
+    assert result.code == 5, result
+    assert "mount proc" in result.err and "unmask" in result.err
+
+
+def test_a_nested_run_is_refused_with_the_way_out(pv, pvisor, workspace, sandbox):
+    share = os.path.dirname(os.path.realpath(pv))
+    inner = pvisor("run", "-q", "--stage", "--mount", f"{share}:read", "--", pv, "run", *sandbox, "--", "true", cwd=workspace,
+                   code=5)
+    assert "--allow-userns" in inner.err
+
+
+def test_ambient_runs_work_inside_a_run(pv, pvisor, workspace):
+    share = os.path.dirname(os.path.realpath(pv))
+    assert pvisor("run", "-q", "--stage", "--mount", f"{share}:read", "--", pv, "run", "-q", "--", "echo", "inner",
+                  cwd=workspace).out == "inner\n"
+
+
+def test_a_refused_run_leaves_nothing_behind(within, workspace, home):
+    within("echo 0 >/proc/sys/user/max_user_namespaces", ["--safe"])
+    with open("/proc/self/mountinfo", encoding="utf-8") as f:
+        assert " pvisor " not in f.read()
+    assert not list((home / ".local/state/pvisor/jobs").glob("*/scratch"))
+
+
+@pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGKILL])
+def test_killed_at_any_moment_leaves_no_process(pv, environment, workspace, marker, sig):
+    """From before the first fork to after the exec."""
+    from lib import processes
+    for delay in range(0, 24):
+        p = subprocess.Popen([pv, "run", "-q", "--safe", "--", "sh", "-c", f"sleep 600; : {marker}"], cwd=workspace,
+                             env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                             stderr=subprocess.DEVNULL, start_new_session=True)
+        time.sleep(delay * 0.0008)
+        p.send_signal(sig)
+        p.wait(timeout=20)
+    processes.assert_none(marker, within=5)
