@@ -85,8 +85,9 @@ json_t *pv_bundle_make(const struct pv_bundle_facts *f)
         pv_clock_format(&now, at);
         return json_pack(
                 "{s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "schema_version",
-                PV_BUNDLE_SCHEMA_VERSION, "generated_at", at, "run", run_json(f), "plan", pv_bundle_plan(f->plan),
-                "executor_observations", pv_record_observations(f->observations), "safety",
+                PV_BUNDLE_SCHEMA_VERSION, "generated_at", at, "run", run_json(f), "plan",
+                pv_bundle_plan(f->plan, f->job->request), "executor_observations",
+                f->observed ? json_incref(f->observed) : pv_record_observations(f->observations), "safety",
                 pv_record_safety(f->observations, extent), "filesystem",
                 pv_bundle_filesystem(f->job, f->plan, f->changes), "network",
                 pv_bundle_network(f->plan, pv_record_level(f->observations, extent, PV_DIM_NETWORK), f->network),

@@ -24,9 +24,10 @@ struct pv_bundle_facts {
         const struct pv_job *job;
         const struct pv_plan *plan;
         const struct pv_observations *observations; /* NULL: not known */
-        bool started;                               /* the command was started, so the observations are complete */
-        const struct pv_exit *exit;                 /* NULL: it still runs, was never started, or is not known */
-        const struct pv_changes *changes;           /* NULL: not known, or not staged */
+        json_t *observed; /* pv_record_observations() of them, made while there was nothing else to do; or NULL */
+        bool started;     /* the command was started, so the observations are complete */
+        const struct pv_exit *exit;       /* NULL: it still runs, was never started, or is not known */
+        const struct pv_changes *changes; /* NULL: not known, or not staged */
         const json_t *network; /* what the data plane summed up (net/tally.h); NULL: not known, or there is none */
         const struct pv_err *failure; /* NULL: none */
 };

@@ -45,9 +45,11 @@ static json_t *dimensions_json(const struct pv_plan *p)
         return dimensions;
 }
 
-json_t *pv_bundle_plan(const struct pv_plan *p)
+json_t *pv_bundle_plan(const struct pv_plan *p, json_t *request)
 {
-        pv_auto_json whole = pv_job_plan_json(p); /* the same words as in request.json */
+        /* The same words as in request.json; what that holds of masks is not worth making twice. */
+        json_t *asked = json_object_get(request, "plan");
+        pv_auto_json whole = asked ? json_incref(asked) : pv_job_plan_json(p);
         json_t *controls = json_object();
         static const char *const keys[] = { "safe",    "strict",    "staged", "allow_userns", "filesystem",
                                             "network", "home_mode", "stdio",  "mounts",       "devices" };

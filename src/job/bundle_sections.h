@@ -7,8 +7,8 @@
 #include "job/store.h"
 #include "stage/change.h"
 
-/* What was wanted of each dimension; says nothing of what was installed. */
-json_t *pv_bundle_plan(const struct pv_plan *plan);
+/* What was wanted of each dimension; says nothing of what was installed. request: the job's, or NULL. */
+json_t *pv_bundle_plan(const struct pv_plan *plan, json_t *request);
 /* changes NULL: not known. */
 json_t *pv_bundle_filesystem(const struct pv_job *job, const struct pv_plan *plan, const struct pv_changes *changes);
 json_t *pv_bundle_network(const struct pv_plan *plan, enum pv_level level, const json_t *sums);

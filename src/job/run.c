@@ -32,6 +32,7 @@
 #include "base/log.h"
 #include "base/syscall.h"
 #include "boundary/boundary.h"
+#include "evidence/record.h"
 #include "job/bundle.h"
 #include "job/network.h"
 #include "job/run_report.h"
@@ -163,6 +164,7 @@ struct lifecycle {
         int capture[2]; /* stdout and stderr of --stdio capture, and /dev/null for a terminal's stdin */
         int null;
         struct pv_observations *observations;
+        json_t *observed; /* their record */
         struct pv_boundary *boundary;
         struct pv_run_network network;
         bool started;
@@ -352,6 +354,7 @@ static void write_bundle(const struct lifecycle *l, const struct pv_exit *end, c
                 .job = l->live.job,
                 .plan = l->plan,
                 .observations = l->observations,
+                .observed = l->observed,
                 .started = l->started,
                 .exit = end,
                 .changes = changes,
@@ -405,6 +408,8 @@ static void follow(struct lifecycle *l, struct pv_run_end *out)
         struct pv_err err = PV_ERR_INIT;
         pv_auto_changes changes = NULL;
         pv_job_event(l->live.job, "started", json_pack("{s:i}", "init_pid", (int)pv_boundary_init_pid(l->boundary)));
+        l->observed =
+                pv_record_observations(l->observations); /* the longest part of the record, while the command runs */
         if (still_runs(l, FIRST_BUNDLE_MS))
                 write_bundle(l, NULL, NULL, NULL); /* what is left should this process be killed */
         if (pv_boundary_wait(l->boundary, &end, &err) < 0)
@@ -464,6 +469,7 @@ static void lifecycle_fini(struct lifecycle *l)
         pv_run_network_fini(&l->network);
         pv_stage_close(l->stage);
         free(l->observations);
+        json_decref(l->observed);
         pv_fd_closep(&l->capture[0]);
         pv_fd_closep(&l->capture[1]);
         pv_fd_closep(&l->null);
