@@ -113,6 +113,8 @@ def test_names_that_lead_to_special_addresses_are_refused_before_a_connection_is
         assert seconds < AT_ONCE
     assert len(world.connections()) == before
     assert "loopback" in target(environment, "loop.example.com", 7)["why"]
+    assert target(environment, "private.example.com", 7)["allow_with"] == "--overlaynet-allow-private-ips"
+    assert target(environment, "meta.example.com", 7)["allow_with"] is None
     assert "link-local" in target(environment, "meta.example.com", 7)["why"]
 
 

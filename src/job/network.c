@@ -74,6 +74,7 @@ static int enter(void *ctx, int *fd, struct pv_boundary_network_words *words, st
         if (load_rules(n, words, err) == 0) {
                 if (pv_netns_set_up(err) < 0)
                         return -1;
+                pv_netns_forget_ended_connections();
                 (void)strcpy(words->mechanism, "network namespace whose every connection nftables hands to pVisor");
         } else if (err->kind == PV_ERR_UNSUPPORTED) {
                 (void)strcpy(words->mechanism, "network namespace with nothing but pVisor's proxy");

@@ -2,6 +2,7 @@
 #include "net/netns.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <linux/fib_rules.h>
 #include <linux/if_addr.h>
 #include <linux/netlink.h>
@@ -154,6 +155,24 @@ static const struct rule rules[] = {
         { RULE_DNS, IPPROTO_UDP, 53, FR_ACT_TO_TBL },
         { RULE_UNREACHABLE, 0, 0, FR_ACT_UNREACHABLE },
 };
+
+/*
+ * Connection tracking remembers a connection for two minutes after its end, and the number that one namespace may have is the
+ * machine's to set: a job that makes many in sequence would run into it, and then into silence. Best effort: the files are there once
+ * a rule set with nat is, and may be read-only in a container.
+ */
+void pv_netns_forget_ended_connections(void)
+{
+        static const char *const files[] = {
+                "/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_time_wait",
+                "/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_close",
+        };
+        for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+                pv_auto_fd fd = open(files[i], O_WRONLY | O_CLOEXEC);
+                if (fd >= 0)
+                        (void)!write(fd, "1", 1);
+        }
+}
 
 static int open_rtnetlink(struct pv_err *err)
 {

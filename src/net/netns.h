@@ -22,6 +22,9 @@ int pv_netns_set_up(struct pv_err *err);
 /* lo alone, up: for a namespace whose only way out is the proxy (no nftables). */
 int pv_netns_set_up_loopback(struct pv_err *err);
 
+/* Once the rules are loaded: keeps the table of connections short. Must: the caller's namespace is its own. */
+void pv_netns_forget_ended_connections(void);
+
 enum pv_netns_socket {
         PV_NETNS_TCP4, /* where nft redirects connections to */
         PV_NETNS_TCP6,

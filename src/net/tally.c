@@ -26,6 +26,7 @@ struct target {
         uint64_t count, bytes_out, bytes_in;
         char *why;
         bool by_rule; /* an allow rule would not help: a deny rule or a special address refuses */
+        bool private; /* ... a private one, by name */
         struct target *next_in_bucket;
 };
 
@@ -170,6 +171,8 @@ void pv_tally_note(struct pv_tally *t, const struct pv_flow_record *r)
         if (!e->why && why && e->state != REACHED)
                 e->why = pv_strdup(why);
         e->by_rule |= r->verdict && r->verdict->kind != PV_VERDICT_NOT_ALLOWED;
+        e->private |=
+                r->verdict && r->name && r->verdict->kind == PV_VERDICT_SPECIAL && strstr(r->verdict->what, "private");
         t->bytes_out += r->bytes_out;
         t->bytes_in += r->bytes_in;
         if (r->via == PV_VIA_DNS)
@@ -190,6 +193,8 @@ static json_t *target_json(const struct target *e)
                 if (e->port)
                         pv_str_putf(&allow, ":%u", e->port);
         }
+        if (e->private)
+                pv_str_put(&allow, "--overlaynet-allow-private-ips");
         return json_pack("{s:s, s:o, s:s, s:I, s:I, s:I, s:s?, s:s?}", "target", e->name, "port",
                          e->port ? json_integer(e->port) : json_null(), "state", state_names[e->state], "count",
                          (json_int_t)e->count, "bytes_out", (json_int_t)e->bytes_out, "bytes_in",
