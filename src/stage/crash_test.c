@@ -384,7 +384,7 @@ static bool strike(enum fault_kind kind, int error, struct report *report)
         if (!killed && status != 0)
                 die("the struck process died of something else", strerror(0));
         bool came = killed || report->count >= at;
-        if (!killed) {
+        if (!killed && kind == FAULT_ONCE) {
                 /* Without recovery already: an error leaves the target whole, or says that it could not. */
                 pv_auto_free char *target = without_copies(describe_tree(w.target));
                 if (!pv_streq(target, before.target) && !pv_streq(target, after.target) &&

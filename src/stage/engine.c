@@ -175,12 +175,18 @@ static uint32_t mode_of(const struct pv_engine *e, const struct pv_access *a, en
         return a->mode;
 }
 
+/* Afterwards there is nothing left to do in the target, but for the copies that lie beside it. */
+static bool is_needed(const struct pv_engine *e, const struct pv_access *a, enum pv_access_when when)
+{
+        return when == PV_ACCESS_BEFORE || a->layer >= 0 || e->plan->head.root_mode[a->root] & PV_ROOT_BESIDE;
+}
+
 int pv_access_open(struct pv_engine *e, enum pv_access_when when, struct pv_err *err)
 {
         for (size_t i = 0; i < e->plan->n_access; i++) {
                 const struct pv_access *a = &e->plan->access[i];
                 uint32_t mode = mode_of(e, a, when);
-                if (set_access(e, a, mode, mode | S_IRWXU, err) < 0)
+                if (is_needed(e, a, when) && set_access(e, a, mode, mode | S_IRWXU, err) < 0)
                         return -1;
         }
         return 0;
@@ -188,11 +194,12 @@ int pv_access_open(struct pv_engine *e, enum pv_access_when when, struct pv_err 
 
 int pv_access_restore(struct pv_engine *e, enum pv_access_when when, struct pv_err *err)
 {
-        for (size_t i = e->plan->n_access; i-- > 0;) {
+        int r = 0;
+        for (size_t i = e->plan->n_access; i-- > 0;) { /* one that fails does not keep the others open */
                 const struct pv_access *a = &e->plan->access[i];
                 uint32_t mode = mode_of(e, a, when);
-                if (set_access(e, a, mode | S_IRWXU, mode, err) < 0)
-                        return -1;
+                if (is_needed(e, a, when) && set_access(e, a, mode | S_IRWXU, mode, err) < 0)
+                        r = -1;
         }
-        return 0;
+        return r;
 }

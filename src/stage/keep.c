@@ -184,21 +184,16 @@ static void keep_what_is_within(struct pv_plan_list *p)
         }
 }
 
-int pv_settle_apply(struct pv_engine *e, const struct pv_changes *changes, const bool *selected, struct pv_err *err)
+static int settle(struct pv_engine *e, const struct pv_changes *changes, const bool *selected, struct pv_err *err)
 {
         struct pv_plan_list *p = e->plan;
-        pv_engine_reset_walks(e);
-        if (p->marks & PV_MARK_PARTLY)
-                keep_what_is_within(p);
-        if (pv_access_open(e, PV_ACCESS_AFTER, err) < 0)
-                return -1;
+        struct pv_changes made = { 0 };
+        pv_auto_free bool *made_selected = NULL;
         if (keep_groups(e, err) < 0)
                 return -1;
         for (size_t i = 0; i < p->n; i++)
                 if (counts(p, i) && keep_original(e, &p->item[i], err) < 0)
                         return -1;
-        struct pv_changes made = { 0 };
-        pv_auto_free bool *made_selected = NULL;
         if (!changes || p->marks & PV_MARK_PARTLY) {
                 changes_of(p, &made, &made_selected);
                 changes = &made;
@@ -207,5 +202,19 @@ int pv_settle_apply(struct pv_engine *e, const struct pv_changes *changes, const
         pv_engine_reset_walks(e);
         int r = pv_changes_forget(e->s, changes, selected, PV_CHANGES_APPLIED, err);
         free(made.item);
-        return r < 0 ? -1 : pv_access_restore(e, PV_ACCESS_AFTER, err);
+        return r;
+}
+
+int pv_settle_apply(struct pv_engine *e, const struct pv_changes *changes, const bool *selected, struct pv_err *err)
+{
+        struct pv_err ignored, *about = err;
+        pv_engine_reset_walks(e);
+        if (e->plan->marks & PV_MARK_PARTLY)
+                keep_what_is_within(e->plan);
+        int r = pv_access_open(e, PV_ACCESS_AFTER, err);
+        if (r == 0)
+                r = settle(e, changes, selected, err);
+        if (r < 0)
+                about = &ignored;
+        return pv_access_restore(e, PV_ACCESS_AFTER, about) < 0 ? -1 : r;
 }

@@ -92,9 +92,41 @@ static bool finish_metadata(struct pv_engine *e, struct pv_err *err)
         return true;
 }
 
+static int close_directory(const struct pv_place *at, const struct pv_ident *want, struct pv_err *err)
+{
+        struct stat st;
+        if (fstatat(at->dirfd, at->name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISDIR(st.st_mode) ||
+            st.st_ino != want->ino || (st.st_mode & 07777) == (want->mode & 07777))
+                return 0;
+        if (fchmodat(at->dirfd, at->name, want->mode & 07777, 0) < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "restore the mode of %s", at->name);
+        return 0;
+}
+
+/* Directories that moved with write permission for the move, and still have it. */
+static int close_directories(struct pv_engine *e, struct pv_err *err)
+{
+        for (size_t i = 0; i < e->plan->n; i++) {
+                const struct pv_item *it = &e->plan->item[i];
+                struct pv_place at;
+                if (it->flags & PV_ITEM_OPEN_IN && pv_place_target(e, it, &at) == 0 &&
+                    close_directory(&at, &it->in, err) < 0)
+                        return -1;
+                if (!(it->flags & PV_ITEM_OPEN_OUT))
+                        continue;
+                if (pv_place_counterpart(e, it, &at) == 0 && close_directory(&at, &it->out, err) < 0)
+                        return -1;
+                if (pv_place_slot(e, it, &at) == 0 && close_directory(&at, &it->out, err) < 0)
+                        return -1;
+        }
+        return 0;
+}
+
 static int go_forward(struct pv_engine *e, const struct pv_batch_source *source, const char **did, struct pv_err *err)
 {
         *did = "a batch that was cut short was finished";
+        if (close_directories(e, err) < 0)
+                return -1;
         if (pv_batch_sync(e->s, err) < 0)
                 return -1;
         return pv_batch_finish(e, source, err);

@@ -332,6 +332,18 @@ static int give_way(struct restage *r, size_t i, const struct pv_place *from, co
         return pv_path_remove_tree(from->dirfd, from->name, err);
 }
 
+/* A try that ended between bringing a directory without write permission and taking that from it again. */
+static int close_restaged(struct restage *r, const struct pv_item *was, struct pv_err *err)
+{
+        struct pv_place at;
+        struct stat st;
+        if (r->e->by_root || !S_ISDIR(was->in.mode) || (was->in.mode & 0300) == 0300 || was->flags & PV_ITEM_KEEP ||
+            pv_place_layer(r->e, was->root, r->e->n_layers - 1, was->path, &at) < 0 ||
+            fstatat(at.dirfd, at.name, &st, AT_SYMLINK_NOFOLLOW) < 0 || st.st_ino != was->in.ino)
+                return 0;
+        return fchmodat(at.dirfd, at.name, was->in.mode & 07777, 0) < 0 ? failed(was->path, err) : 0;
+}
+
 static int restage_entry(struct restage *r, size_t i, struct pv_err *err)
 {
         struct pv_engine *e = r->e;
@@ -341,7 +353,7 @@ static int restage_entry(struct restage *r, size_t i, struct pv_err *err)
         if (pv_place_counterpart(e, undo, &from) < 0 || pv_ident_read(from.dirfd, from.name, &there, NULL) < 0)
                 return failed(was->path, err);
         if (there.mode == 0)
-                return 0; /* done by an earlier try */
+                return close_restaged(r, was, err); /* brought by an earlier try */
         if (was->flags & PV_ITEM_KEEP)
                 return pv_path_remove_tree(from.dirfd, from.name, err);
         int parents = make_parents(e, was->root, was->path, err);
@@ -476,19 +488,26 @@ static int rebase(struct restage *r, struct pv_err *err)
         return pv_stage_rebase(r->e->s, list, p->n, err);
 }
 
+static int restage_all(struct restage *r, struct pv_err *err)
+{
+        for (size_t i = 0; i < r->record->n; i++)
+                if (restage_item(r, i, err) < 0)
+                        return -1;
+        return 0;
+}
+
 int pv_settle_undo(struct pv_engine *e, const struct pv_plan_list *record, struct pv_err *err)
 {
         struct restage r = { .e = e, .record = record };
+        struct pv_err ignored, *about = err;
         pv_engine_reset_walks(e);
-        if (pv_access_open(e, PV_ACCESS_AFTER, err) < 0)
-                return -1;
-        int failed_at = 0;
-        for (size_t i = 0; i < record->n && failed_at == 0; i++)
-                failed_at = restage_item(&r, i, err);
+        int failed_at = pv_access_open(e, PV_ACCESS_AFTER, err);
+        if (failed_at == 0)
+                failed_at = restage_all(&r, err);
         free(r.name);
         if (failed_at < 0)
-                return -1;
-        if (pv_access_restore(e, PV_ACCESS_AFTER, err) < 0)
+                about = &ignored;
+        if (pv_access_restore(e, PV_ACCESS_AFTER, about) < 0 || failed_at < 0)
                 return -1;
         return rebase(&r, err);
 }
