@@ -175,6 +175,11 @@ def test_applied_in_two_parts_it_is_the_same(group, temporary, pvisor, kept):
     check_all(group, temporary, pvisor, kept, check_in_parts)
 
 
+@pytest.mark.kernel
+def test_on_the_second_kernel_it_is_the_same(temporary, pvisor, kept):
+    check_all(range(400, 408), temporary, pvisor, kept, check_whole)
+
+
 @pytest.mark.parametrize("store", ["beside it", "elsewhere"])
 def test_on_every_file_system_it_is_the_same(store, filesystem, environment, pvisor, kept):
     """With the store elsewhere nothing can be exchanged: all is copied."""

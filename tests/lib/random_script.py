@@ -21,7 +21,9 @@ NAMES = [b"a", b"b", b"c", b"d e", b"new\nline", b"-x", b"\xff\xfe", "ü".encode
          b"long-" + b"n" * 250, b" ", b"\\", b".hidden", b"A"]
 MODES = [0o644, 0o600, 0o755, 0o400, 0o444, 0o666, 0o4755, 0o2755, 0o000]
 DIR_MODES = [0o755, 0o700, 0o750, 0o1777, 0o555, 0o500, 0o000]
-ATTRIBUTES = ["user.one", "user.two", "user.overlay.opaque", "user.overlay.x"]
+ATTRIBUTES = ["user.one", "user.two"]
+if tuple(int(n) for n in os.uname().release.split(".")[:2]) >= (6, 7):  # before, overlayfs refuses them
+    ATTRIBUTES += ["user.overlay.opaque", "user.overlay.x"]
 EPOCH = 1_000_000_000
 MOST = 150  # entries; beyond it, more is deleted than made
 RENAME_EXCHANGE = 2
