@@ -475,3 +475,18 @@ def test_what_filled_the_store_can_be_thrown_away(pvisor, workspace, environment
     assert not list(jobs.store(environment).glob("jobs/*/stage"))
     if way == "drop":
         assert "dropped" in pvisor("review", cwd=workspace).out
+
+
+@pytest.mark.root
+def test_what_is_mounted_below_a_stage_is_not_emptied_with_it(pvisor, workspace, staged):
+    place = staged / "stage" / "roots" / "0" / "mounted"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", place], check=True)
+    try:
+        (place / "somebody's").write_text("x")
+        pvisor("drop", cwd=workspace, code=1)
+        assert (place / "somebody's").exists()
+    finally:
+        subprocess.run(["umount", place], check=True)
+    pvisor("drop", cwd=workspace)
+    assert not (staged / "stage").exists()

@@ -169,6 +169,8 @@ static int remove_entry(struct removal *r, int dirfd, const char *name)
                 return pv_err_set(r->err, PV_ERR_SYS, errno, "remove %s", name);
         if (unlinkat(dirfd, name, AT_REMOVEDIR) == 0)
                 return 0;
+        if (errno == EBUSY) /* a mount point: what is mounted there is somebody's, and not below this directory */
+                return pv_err_set(r->err, PV_ERR_SYS, errno, "remove %s", name);
         if (r->depth > REMOVAL_DEPTH)
                 return move_up(r, dirfd, name);
         pv_auto_fd fd = open_for_removal(dirfd, name);

@@ -58,8 +58,9 @@ int pv_path_real(const char *path, char **out, struct pv_err *err);
 int pv_path_make_dirs(const char *path, mode_t mode, struct pv_err *err);
 
 /*
- * Removes what name is in dirfd, all below it too; never follows a link, never leaves the directory. Unreadable
- * directories (overlayfs makes work/work with mode 000) are made accessible first. Not existing is success.
+ * Removes what name is in dirfd, all below it too; never follows a link, never leaves the directory, never empties
+ * what is mounted below it (EBUSY). Unreadable directories (overlayfs makes work/work with mode 000) are made
+ * accessible first. Not existing is success.
  */
 int pv_path_remove_tree(int dirfd, const char *name, struct pv_err *err);
 
