@@ -249,9 +249,8 @@ static int await_report(const struct pv_launch *l, struct pv_err *err)
         while (poll(p, 2, -1) < 0)
                 if (errno != EINTR)
                         return pv_err_set(err, PV_ERR_SYS, errno, "wait for the sandbox");
-        if (p[1].revents)
-                return pv_err_set(err, PV_ERR_SYS, EINTR, "set up the sandbox");
-        return 0;
+        /* A report may be the command's start: the signal is then the command's. */
+        return p[0].revents ? 0 : pv_err_set(err, PV_ERR_SYS, EINTR, "set up the sandbox");
 }
 
 static int await_exec(struct pv_launch *l, struct pv_err *err)

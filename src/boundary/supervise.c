@@ -114,8 +114,10 @@ static void take_signal(struct watch *w, const struct signalfd_siginfo *si)
                 w->told_to_end |= (sig == SIGINT || sig == SIGQUIT) && si->ssi_code <= 0;
                 break;
         }
-        bool to_group = sig == SIGTSTP || si->ssi_code > 0;
+        bool to_group = sig == SIGTSTP || sig == SIGHUP || si->ssi_code > 0;
         (void)pv_message_send(w->b->control, to_group ? PV_MESSAGE_SIGNAL_GROUP : PV_MESSAGE_SIGNAL, sig);
+        if (sig == SIGHUP) /* what is stopped would never learn of it; the kernel does the same (setpgid(2)) */
+                (void)pv_message_send(w->b->control, PV_MESSAGE_SIGNAL_GROUP, SIGCONT);
 }
 
 static void take_signals(struct watch *w)

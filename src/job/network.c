@@ -307,11 +307,9 @@ void pv_run_network_fini(struct pv_run_network *n)
 {
         pv_pid_killp(&n->plane);
         pv_fd_closep(&n->control);
-        for (size_t i = 0; n->plan && i < PV_NETNS_SOCKETS; i++)
-                pv_fd_closep(&n->sockets.fd[i]);
         if (n->plan)
-                pv_fd_closep(&n->sockets.log);
-        for (size_t i = 0; n->publish && i < n->plan->n_publications; i++)
+                pv_netns_close(&n->sockets);
+        for (size_t i = 0; n->plan && n->publish && i < n->plan->n_publications; i++)
                 pv_fd_closep(&n->publish[i].fd);
         free(n->publish);
         pv_fd_closep(&n->maker[0]);

@@ -160,7 +160,7 @@ static bool is_other_family_of_last(struct pv_dns_server *d, const struct pv_dns
                     pv_streq(d->last_name, q->name);
         d->last_ms = now;
         d->last_type = same ? 0 : q->type;
-        (void)strcpy(d->last_name, q->name);
+        memcpy(d->last_name, q->name, sizeof d->last_name);
         return same;
 }
 

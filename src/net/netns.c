@@ -230,12 +230,15 @@ static int bind_socket(int family, int type, uint16_t port)
 
 static uint16_t port_of(int fd)
 {
-        struct sockaddr_storage a = { 0 };
+        union {
+                struct sockaddr any;
+                struct sockaddr_in v4;
+                struct sockaddr_in6 v6;
+        } a = { .v6 = { 0 } };
         socklen_t n = sizeof a;
-        if (getsockname(fd, (struct sockaddr *)&a, &n) < 0)
+        if (getsockname(fd, &a.any, &n) < 0)
                 return 0;
-        return ntohs(a.ss_family == AF_INET ? ((struct sockaddr_in *)(void *)&a)->sin_port
-                                            : ((struct sockaddr_in6 *)(void *)&a)->sin6_port);
+        return ntohs(a.any.sa_family == AF_INET ? a.v4.sin_port : a.v6.sin6_port);
 }
 
 /* The pairs: v4 first, on a port that the kernel chooses (0) or on a known one, then v6 on the same. */

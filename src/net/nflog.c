@@ -33,7 +33,7 @@ static struct bind_request request(void)
                 .g = { .nfgen_family = AF_UNSPEC, .version = NFNETLINK_V0, .res_id = htons(PV_NFLOG_GROUP) },
                 .command_head = { .nla_len = NLA_HDRLEN + sizeof(struct nfulnl_msg_config_cmd),
                                   .nla_type = NFULA_CFG_CMD },
-                .command = { .command = NFULNL_CFG_CMD_BIND },
+                .command = { NFULNL_CFG_CMD_BIND },
                 .mode_head = { .nla_len = NLA_HDRLEN + sizeof(struct nfulnl_msg_config_mode),
                                .nla_type = NFULA_CFG_MODE },
                 .mode = { .copy_range = htonl(PV_NFLOG_SNAPSHOT), .copy_mode = NFULNL_COPY_PACKET },
