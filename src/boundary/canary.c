@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "boundary/canary.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -11,8 +12,13 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include "base/fd.h"
 #include "base/syscall.h"
+
+#define PREFIX        "pvisor-canary-"
+#define RANDOM        "XXXXXX"
+#define LEFT_BEHIND_S 600
 
 static int open_unix(int *fd, struct sockaddr_un *name, socklen_t len, struct pv_err *err)
 {
@@ -39,12 +45,43 @@ static int open_abstract(struct pv_canary *c, struct pv_err *err)
         return 0;
 }
 
+static void remove_things(int dir)
+{
+        static const char *const names[] = { "file", "fifo", "socket", "new" };
+
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+                (void)unlinkat(dir, names[i], 0);
+}
+
+/* What supervisors left that were killed while they held one; none holds it for so long. */
+static void sweep(const char *parent)
+{
+        pv_auto_dir d = opendir(parent);
+        time_t before = time(NULL) - LEFT_BEHIND_S;
+        struct stat st;
+
+        for (struct dirent *e; d && (e = readdir(d));) {
+                if (strncmp(e->d_name, PREFIX, strlen(PREFIX)) != 0 ||
+                    strlen(e->d_name) != strlen(PREFIX) + strlen(RANDOM) ||
+                    fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISDIR(st.st_mode) ||
+                    st.st_uid != geteuid() || st.st_mtime > before)
+                        continue;
+                pv_auto_fd old = openat(dirfd(d), e->d_name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+                if (old < 0)
+                        continue;
+                remove_things(old);
+                (void)unlinkat(dirfd(d), e->d_name, AT_REMOVEDIR);
+        }
+}
+
 static int open_paths(struct pv_canary *c, const char *parent, struct pv_err *err)
 {
         struct sockaddr_un name = { .sun_family = AF_UNIX };
         pv_auto_fd file = -1;
 
-        if (snprintf(c->dir, sizeof c->dir, "%s/pvisor-XXXXXX", parent) >= (int)sizeof c->dir) {
+        sweep(parent);
+
+        if (snprintf(c->dir, sizeof c->dir, "%s/" PREFIX RANDOM, parent) >= (int)sizeof c->dir) {
                 c->dir[0] = '\0';
                 return pv_err_set(err, PV_ERR_SYS, ENAMETOOLONG, "canary: %s", parent);
         }
@@ -141,11 +178,9 @@ void pv_canary_forget(struct pv_canary *c)
 
 void pv_canary_close(struct pv_canary *c)
 {
-        static const char *const names[] = { "file", "fifo", "socket", "new" };
-
         pv_canary_forget(c);
-        for (size_t i = 0; c->dir_fd >= 0 && i < sizeof names / sizeof *names; i++)
-                (void)unlinkat(c->dir_fd, names[i], 0);
+        if (c->dir_fd >= 0)
+                remove_things(c->dir_fd);
         if (c->dir[0])
                 (void)rmdir(c->dir);
         pv_fd_closep(&c->dir_fd);

@@ -121,41 +121,35 @@ static bool is_shown(const struct pv_view *view, const char *path)
 }
 
 /*
- * Where the canaries' directory is made: in memory, where making and removing four inodes costs next to nothing, or
- * else in the job's own directory, which no view shows. What a supervisor that is killed in these milliseconds leaves
- * behind is three empty files.
+ * The canaries' directory lies in memory, where making and removing four inodes costs next to nothing, or else in the
+ * job's own directory, which no view shows. A supervisor that is killed in these milliseconds leaves three empty files
+ * behind, until another one sweeps them up.
  */
-static const char *canary_place(const struct pv_launch *l, struct pv_err *err)
+static int open_canary_paths(struct pv_launch *l, unsigned kinds, struct pv_err *err)
 {
         static const char memory[] = "/dev/shm";
         const char *own = l->spec->scratch;
+        struct pv_err full = PV_ERR_INIT;
         struct statfs fs;
-        if (statfs(memory, &fs) == 0 && fs.f_type == TMPFS_MAGIC && access(memory, W_OK | X_OK) == 0 &&
-            !is_shown(&l->view, memory))
-                return memory;
-        if (mkdir(own, 0700) < 0 && errno != EEXIST) {
-                (void)pv_err_set(err, PV_ERR_SYS, errno, "make directory %s", own);
-                return NULL;
-        }
-        return own;
+        if (statfs(memory, &fs) == 0 && fs.f_type == TMPFS_MAGIC && !is_shown(&l->view, memory) &&
+            pv_canary_open(&l->canary, kinds, memory, &full) == 0)
+                return 0;
+        if (mkdir(own, 0700) < 0 && errno != EEXIST)
+                return pv_err_set(err, PV_ERR_SYS, errno, "make directory %s", own);
+        return pv_canary_open(&l->canary, kinds, own, err);
 }
 
 static int open_canaries(struct pv_launch *l, struct pv_err *err)
 {
         const struct pv_boundary_spec *s = l->spec;
-        const char *place = NULL;
         unsigned kinds = 0;
         if (s->skip_probes || !l->namespaces)
                 return 0;
-        if (l->view.base == PV_VIEW_NEW_ROOT && s->scratch) {
-                kinds |= PV_CANARY_PATHS | PV_CANARY_ABSTRACT;
-                place = canary_place(l, err);
-                if (!place)
-                        return -1;
-        }
         if (l->namespaces & CLONE_NEWNET)
                 kinds |= PV_CANARY_ABSTRACT | PV_CANARY_NETWORK;
-        return pv_canary_open(&l->canary, kinds, place, err);
+        if (l->view.base == PV_VIEW_NEW_ROOT && s->scratch)
+                return open_canary_paths(l, kinds | PV_CANARY_PATHS | PV_CANARY_ABSTRACT, err);
+        return pv_canary_open(&l->canary, kinds, NULL, err);
 }
 
 /* The targets as they are on the host: a probe compares them with what the view shows. */
