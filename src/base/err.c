@@ -53,9 +53,9 @@ void pv_err_clear(struct pv_err *e)
 int pv_err_exit_code(const struct pv_err *e)
 {
         static const unsigned char code[] = {
-                [PV_ERR_NONE] = 0,     [PV_ERR_SYS] = 1,        [PV_ERR_INPUT] = 1,       [PV_ERR_USAGE] = 2,
-                [PV_ERR_CONFLICT] = 3, [PV_ERR_NO_JOB] = 4,     [PV_ERR_UNSUPPORTED] = 5, [PV_ERR_POLICY] = 6,
-                [PV_ERR_BUSY] = 1,  [PV_ERR_STATE] = 1,     [PV_ERR_NOT_EXEC] = 126, [PV_ERR_NOT_FOUND] = 127,
+                [PV_ERR_NONE] = 0,     [PV_ERR_SYS] = 1,    [PV_ERR_INPUT] = 1,       [PV_ERR_USAGE] = 2,
+                [PV_ERR_CONFLICT] = 3, [PV_ERR_NO_JOB] = 4, [PV_ERR_UNSUPPORTED] = 5, [PV_ERR_POLICY] = 6,
+                [PV_ERR_BUSY] = 1,     [PV_ERR_STATE] = 1,  [PV_ERR_NOT_EXEC] = 126,  [PV_ERR_NOT_FOUND] = 127,
         };
         static_assert(sizeof code == PV_ERR_KINDS, "an exit code for each kind");
         return e->kind < PV_ERR_KINDS ? code[e->kind] : 1;

@@ -155,6 +155,8 @@ static int put_header(struct pv_str *b, const struct pv_patch_side *old, const s
                       const struct pv_patch *p, struct pv_err *err)
 {
         const char *old_path = old->path ? old->path : now->path, *new_path = now->path ? now->path : old->path;
+        if (!old_path || !new_path)
+                return pv_err_set(err, PV_ERR_INPUT, 0, "a patch from nothing to nothing");
         pv_str_put(b, "diff --git ");
         pv_quote_name(b, "a/", old_path);
         pv_str_putc(b, ' ');

@@ -77,10 +77,10 @@ void pv_meta_free(struct pv_meta *m);
 struct pv_item {
         const char *path; /* borrowed from the batch's owner of strings */
         struct pv_ident in, out;
-        struct timespec out_ctime; /* at the check; not journalled */
+        struct timespec out_ctime;    /* at the check; not journalled */
         struct timespec staged_mtime; /* with TIMES: what the stage has again after a rollback or an undo */
-        struct pv_meta *meta;      /* META only, owned */
-        unsigned char *sha256;     /* with HASHED, owned */
+        struct pv_meta *meta;         /* META only, owned */
+        unsigned char *sha256;        /* with HASHED, owned */
         uint32_t root, layer, slot;
         uint16_t flags;
         uint8_t op, at, state;

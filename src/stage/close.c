@@ -100,6 +100,7 @@ static void close_over_links(struct closure *c)
                 (void)tdelete(*(void **)groups, &groups, compare_groups);
 }
 
+/* NOLINTNEXTLINE(readability-non-const-parameter): it is written, through the closure */
 int pv_apply_close_selection(const struct pv_changes *changes, bool *selected, struct pv_err *err)
 {
         struct closure c = { .changes = changes, .selected = selected };

@@ -128,8 +128,11 @@ static int digest_one(struct xattr_path *p, enum pv_facts_side side, const char 
                 return 0;
         if (n < 0 && (errno != EACCES || side == PV_FACTS_STAGED))
                 return -1;
-        if (n < 0) /* the mode forbids the owner to read it: it counts as an attribute of a value of its own */
-                n = (ssize_t)strlen(strcpy(value, "unreadable"));
+        if (n < 0) { /* the mode forbids the owner to read it: it counts as an attribute of a value of its own */
+                static const char unreadable[] = "unreadable";
+                n = (ssize_t)sizeof unreadable - 1;
+                memcpy(value, unreadable, sizeof unreadable);
+        }
         pv_auto_str part = { 0 };
         pv_str_put_bytes(&part, seen, strlen(seen) + 1);
         pv_str_put_bytes(&part, value, (size_t)n);

@@ -8,9 +8,9 @@
 
 enum fault_kind {
         FAULT_NONE,
-        FAULT_KILL,  /* just before the call */
-        FAULT_ONCE,  /* the call fails */
-        FAULT_FROM,  /* it and all that follow fail */
+        FAULT_KILL, /* just before the call */
+        FAULT_ONCE, /* the call fails */
+        FAULT_FROM, /* it and all that follow fail */
 };
 
 /* at counts from 1; error is an errno. From now on, in this process. */

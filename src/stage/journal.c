@@ -203,7 +203,7 @@ int pv_journal_put_plan(struct pv_journal *j, const struct pv_plan_list *p, stru
         for (size_t i = 0; i < p->n_access; i++) {
                 size_t at = open_record(&j->buf, REC_ACCESS);
                 put_number(&j->buf, p->access[i].root);
-                put_number(&j->buf, (uint64_t)(p->access[i].layer + 1));
+                put_number(&j->buf, (uint64_t)((int64_t)p->access[i].layer + 1));
                 put_number(&j->buf, p->access[i].mode);
                 put_block(&j->buf, p->access[i].path, strlen(p->access[i].path));
                 close_record(&j->buf, at);
@@ -485,6 +485,8 @@ static int read_records(const unsigned char *p, size_t n, struct pv_plan_list *o
         struct reader r;
         enum record type;
         out->owns_paths = true;
+        if (n == 0)
+                return 0;
         for (bool first = true; next_record(&at, p + n, &r, &type); first = false) {
                 if ((type == REC_HEAD) != first)
                         return pv_err_set(err, PV_ERR_INPUT, 0, "read %s: records in a wrong order", name);

@@ -56,7 +56,7 @@ static void check(int r, const struct pv_err *err, const char *what)
 /* Some paths share a directory, some have one of their own, some are in directories that come or go. */
 static const char *path_of(unsigned i)
 {
-        static const char *const path[PATHS] = { "d/0", "d/1", "d/2", "d/3", "d/4", "5", "6", "e/7",
+        static const char *const path[PATHS] = { "d/0",  "d/1", "d/2", "d/3", "d/4",   "5",   "6",  "e/7",
                                                  "gone", "g/0", "g/1", "new", "d/new", "n/0", "n/1" };
         return path[i];
 }
@@ -269,12 +269,15 @@ static void check_round(const struct world *w, int done, const struct pv_apply_r
                 bool there = read_path(w->dir, i, text);
                 (void)snprintf(more, sizeof more, "%s: %s, batch %s%s, host %s '%s', there %s '%s'", path_of(i),
                                undoing ? "undo" : "apply", done == 0 ? "done" : "refused", r->partly ? " partly" : "",
-                               !d->any ? "did nothing" : d->absent ? "removed" : d->appended ? "appended" : "wrote",
+                               !d->any       ? "did nothing"
+                               : d->absent   ? "removed"
+                               : d->appended ? "appended"
+                                             : "wrote",
                                d->text, there ? "is" : "is not", text);
                 if (!d->any && !r->partly && !holds(text, there, i, in_force))
                         die("torn", more);
-                if (d->any && (d->absent ? there : !there || !(d->appended ? ends_with(text, d->text)
-                                                                            : pv_streq(text, d->text))))
+                if (d->any &&
+                    (d->absent ? there : !there || !(d->appended ? ends_with(text, d->text) : pv_streq(text, d->text))))
                         die("a lost edit", more);
         }
 }

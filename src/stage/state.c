@@ -78,8 +78,8 @@ int pv_stage_write_state(struct pv_stage *s, struct pv_err *err)
                 (void)json_array_append_new(roots, root_to_json(&s->roots[i]));
         for (size_t i = 0; i < s->n_layers; i++)
                 (void)json_array_append_new(layers, layer_to_json(s, &s->layers[i]));
-        pv_auto_json j =
-                json_pack("{s:i, s:s, s:i, s:o, s:o}", "version", PV_STAGE_VERSION, "id", s->id, "runs", (int)s->runs, "roots", roots, "layers", layers);
+        pv_auto_json j = json_pack("{s:i, s:s, s:i, s:o, s:o}", "version", PV_STAGE_VERSION, "id", s->id, "runs",
+                                   (int)s->runs, "roots", roots, "layers", layers);
         if (!j)
                 return pv_err_set(err, PV_ERR_SYS, ENOMEM, "write %s/" STATE_FILE, s->dir);
         if (pv_json_write_at(s->fd.fd, STATE_FILE, j, PV_FILE_REPLACE, err) < 0)
@@ -153,7 +153,7 @@ static int read_start(const struct pv_stage *s, const json_t *j, struct pv_stage
                 return -1;
         if (strlen(boot) >= sizeof l->clock.boot_id || json_array_size(t0) != s->n_roots)
                 return pv_err_set(err, PV_ERR_INPUT, 0, "\"start\" does not fit the roots");
-        (void)strcpy(l->clock.boot_id, boot);
+        memcpy(l->clock.boot_id, boot, strlen(boot) + 1);
         for (size_t i = 0; i < s->n_roots; i++)
                 if (read_t0(json_array_get(t0, i), &l->t0[i], err) < 0)
                         return -1;
@@ -237,7 +237,7 @@ static int read_members(struct pv_stage *s, const json_t *j, struct pv_err *err)
                 return -1;
         if (strlen(id) != sizeof s->id - 1 || strspn(id, "0123456789abcdef") != sizeof s->id - 1)
                 return pv_err_set(err, PV_ERR_INPUT, 0, "\"id\" is not one");
-        (void)strcpy(s->id, id);
+        memcpy(s->id, id, strlen(id) + 1);
         s->runs = (unsigned)runs;
         if (read_roots(s, roots, err) < 0 || read_layers(s, layers, err) < 0)
                 return -1;

@@ -28,6 +28,7 @@ LAYERS = (
 SHARED = {
     "evidence/observation.h": {"policy", "boundary", "stage", "git", "net"},
     "policy/plan.h": {"boundary", "stage", "git", "net", "evidence"},
+    "policy/admit.h": {"boundary"},  # doctor examines the plan of a real --safe run
     "policy/netrule.h": {"net"},
     "policy/netpolicy.h": {"net"},
 }
