@@ -72,32 +72,38 @@ static int copy_to_slot(struct pv_engine *e, const struct pv_item *it, const str
 
 /*
  * A layer's directory that holds nothing but originals now moves as a whole: one rename instead of one a file. Where
- * it cannot (another's directory above), its slots get a new directory and the originals move one by one.
+ * it cannot (another's directory above), its slots get a new directory and the originals move one by one. *moved says
+ * that nothing of it is left in the layer.
  */
-static int keep_group(struct pv_engine *e, const struct pv_item *it, bool whole, struct pv_err *err)
+static int keep_group(struct pv_engine *e, const struct pv_item *it, bool whole, bool *moved, struct pv_err *err)
 {
         struct pv_place group, dir;
-        struct pv_ident there;
+        struct pv_ident there, left = { 0 };
         const char *slash = strrchr(it->path, '/');
         pv_auto_free char *path = pv_strndup(it->path, slash ? (size_t)(slash - it->path) : 0);
         if (pv_place_group(e, it, &group) < 0 || pv_ident_read(group.dirfd, group.name, &there, NULL) < 0)
                 return keep_failed(it, err);
-        if (there.mode != 0)
-                return 0;
-        if (whole && pv_place_layer(e, it->root, it->layer, path, &dir) == 0 &&
-            renameat2(dir.dirfd, dir.name, group.dirfd, group.name, RENAME_NOREPLACE) == 0) {
-                pv_walk_reset(&e->layer[it->root][it->layer]);
+        bool reached = pv_place_layer(e, it->root, it->layer, path, &dir) == 0 &&
+                       pv_ident_read(dir.dirfd, dir.name, &left, NULL) == 0;
+        if (there.mode != 0) {
+                *moved = reached && left.mode == 0; /* by an earlier try */
                 return 0;
         }
-        return mkdirat(group.dirfd, group.name, 0700) < 0 ? keep_failed(it, err) : 0;
+        *moved = whole && reached && renameat2(dir.dirfd, dir.name, group.dirfd, group.name, RENAME_NOREPLACE) == 0;
+        if (*moved)
+                pv_walk_reset(&e->layer[it->root][it->layer]);
+        else if (mkdirat(group.dirfd, group.name, 0700) < 0)
+                return keep_failed(it, err);
+        return 0;
 }
 
-static int keep_groups(struct pv_engine *e, struct pv_err *err)
+/* moved[i] for the first item i of each group. */
+static int keep_groups(struct pv_engine *e, bool *moved, struct pv_err *err)
 {
         bool whole = !(e->plan->marks & PV_MARK_PARTLY);
         for (size_t i = 0; i < e->plan->n; i++) {
                 const struct pv_item *it = &e->plan->item[i];
-                if (it->flags & PV_ITEM_GROUPED && it->slot == i && keep_group(e, it, whole, err) < 0)
+                if (it->flags & PV_ITEM_GROUPED && it->slot == i && keep_group(e, it, whole, &moved[i], err) < 0)
                         return -1;
         }
         return 0;
@@ -189,11 +195,14 @@ static int settle(struct pv_engine *e, const struct pv_changes *changes, const b
         struct pv_plan_list *p = e->plan;
         struct pv_changes made = { 0 };
         pv_auto_free bool *made_selected = NULL;
-        if (keep_groups(e, err) < 0)
+        pv_auto_free bool *moved = pv_calloc(p->n + 1, sizeof *moved);
+        if (keep_groups(e, moved, err) < 0)
                 return -1;
-        for (size_t i = 0; i < p->n; i++)
-                if (counts(p, i) && keep_original(e, &p->item[i], err) < 0)
+        for (size_t i = 0; i < p->n; i++) {
+                bool came_along = p->item[i].flags & PV_ITEM_GROUPED && moved[p->item[i].slot];
+                if (counts(p, i) && !came_along && keep_original(e, &p->item[i], err) < 0)
                         return -1;
+        }
         if (!changes || p->marks & PV_MARK_PARTLY) {
                 changes_of(p, &made, &made_selected);
                 changes = &made;
