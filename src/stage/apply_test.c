@@ -1,18 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/test.h"
 
+#include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/wait.h>
 #include "base/fd.h"
 #include "base/path.h"
 #include "stage/apply.h"
 #include "stage/describe.h"
 #include "stage/fixture.h"
 
-/* What is durable is not tested here, and other programs' unwritten data are not to be waited for. */
+/*
+ * What is durable is not tested here, and other programs' unwritten data are not to be waited for. But it marks the
+ * steps of a batch: the first is after the journal, the second after the publication.
+ */
+static int die_at_sync;
+
 int syncfs(int fd)
 {
         (void)fd;
+        if (die_at_sync > 0 && --die_at_sync == 0)
+                (void)kill(getpid(), SIGKILL);
         return 0;
 }
 
@@ -173,15 +184,148 @@ static void check_act(const struct act *a)
 
 static void test_apply_and_undo(void **state)
 {
+        /* The notices go where no other test's do. */
+        pv_auto_free char *store = pv_strf("/tmp/pv-apply-test-%u", geteuid());
+        assert_int_equal(setenv("PVISOR_HOME", store, 1), 0);
         for (place = fixture_next_place(NULL); place; place = fixture_next_place(place))
                 for (size_t i = 0; i < sizeof acts / sizeof *acts; i++)
                         check_act(&acts[i]);
+}
+
+/* ---- more than one stage on a target ---- */
+
+/* A second stage on the target of the first, of the same store or another. */
+static struct fixture another_stage(struct fixture *f)
+{
+        struct pv_err err = PV_ERR_INIT;
+        struct fixture g = *f;
+        struct pv_root root = { .kind = PV_ROOT_WORKSPACE, .target = f->target, .view = f->target };
+        g.stage_dir = pv_path_join(f->dir, "stage2");
+        assert_int_equal(pv_stage_create(g.stage_dir, &root, 1, &g.stage, &err), 0);
+        return g;
+}
+
+static void close_another(struct fixture *g)
+{
+        pv_stage_close(g->stage);
+        free(g->stage_dir);
+}
+
+/* An apply in a process that dies before it is committed, with the stage's lock given up here. */
+static void apply_and_die(struct fixture *f, int at)
+{
+        struct pv_apply_result result;
+        struct pv_err err = PV_ERR_INIT;
+        int status;
+        pv_stage_close(f->stage);
+        f->stage = NULL;
+        pid_t pid = fork();
+        if (pid == 0) {
+                if (pv_stage_open(f->stage_dir, PV_STAGE_TAKE, &f->stage, &err) < 0)
+                        _exit(1);
+                die_at_sync = at;
+                (void)apply(f, NULL, &result, &err);
+                _exit(2);
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFSIGNALED(status));
+}
+
+static void use_store(struct fixture *f, const char *name)
+{
+        pv_auto_free char *store = pv_path_join(f->dir, name);
+        assert_int_equal(setenv("PVISOR_HOME", store, 1), 0);
+}
+
+static const struct act none = { "another stage", "", "" };
+
+static void test_what_another_stage_left_unfinished_is_finished_first(void **state)
+{
+        struct fixture *f = fixture_make("echo a >a; echo b >b; echo c >c");
+        place = fixture_next_place(NULL);
+        use_store(f, "store");
+        fixture_run_and_seal(f, "echo x >a; echo y >b", NULL);
+        struct fixture g = another_stage(f);
+        fixture_run_and_seal(&g, "echo z >c", NULL);
+        apply_and_die(f, 2);
+        must_apply(&g, &none);
+        fixture_host(f, "test $(cat a) = x; test $(cat b) = y; test $(cat c) = z");
+        pv_auto_free char *journal = pv_path_join(f->stage_dir, "journal");
+        assert_int_equal(access(journal, F_OK), -1);
+        close_another(&g);
+        fixture_free(f);
+}
+
+static void test_what_another_store_left_unfinished_is_refused_with_the_way_out(void **state)
+{
+        struct pv_apply_result result;
+        struct pv_err err = PV_ERR_INIT;
+        struct fixture *f = fixture_make("echo a >a; echo c >c");
+        use_store(f, "store");
+        fixture_run_and_seal(f, "echo x >a", NULL);
+        struct fixture g = another_stage(f);
+        fixture_run_and_seal(&g, "echo z >c", NULL);
+        apply_and_die(f, 2);
+        use_store(f, "other-store");
+        assert_int_equal(apply(&g, NULL, &result, &err), -1);
+        assert_int_equal(err.kind, PV_ERR_BUSY);
+        assert_non_null(strstr(err.hint, f->stage_dir));
+        fixture_host(f, "test $(cat c) = c");
+        /* A stage that is gone stands in nobody's way. */
+        pv_auto_free char *rm = pv_strf("rm -r '%s'", f->stage_dir);
+        assert_int_equal(system(rm), 0);
+        must_apply(&g, &none);
+        fixture_host(f, "test $(cat c) = z; ! getfattr -n user.pvisor.pending . 2>/dev/null");
+        close_another(&g);
+        fixture_free(f);
+}
+
+static void test_an_apply_waits_for_another_to_end(void **state)
+{
+        struct fixture *f = fixture_make("echo a >a");
+        use_store(f, "store");
+        fixture_run_and_seal(f, "echo x >a", NULL);
+        pid_t pid = fork();
+        if (pid == 0) {
+                int fd = open(f->target, O_RDONLY | O_DIRECTORY);
+                (void)flock(fd, LOCK_EX);
+                (void)usleep(300 * 1000);
+                fixture_host(f, "test $(cat a) = a");
+                _exit(0);
+        }
+        (void)usleep(100 * 1000);
+        must_apply(f, &none);
+        int status;
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_int_equal(status, 0);
+        fixture_free(f);
+}
+
+static void test_a_batch_cut_short_before_it_began_leaves_nothing(void **state)
+{
+        const char *did;
+        struct pv_err err = PV_ERR_INIT;
+        struct fixture *f = fixture_make("echo a >a");
+        use_store(f, "store");
+        fixture_run_and_seal(f, "echo x >a", NULL);
+        apply_and_die(f, 1);
+        assert_int_equal(pv_stage_open(f->stage_dir, PV_STAGE_TAKE, &f->stage, &err), 0);
+        assert_int_equal(pv_apply_recover(f->stage, &did, &err), 0);
+        assert_non_null(did);
+        fixture_host(f, "test $(cat a) = a; test $(ls -A | wc -l) = 1");
+        must_apply(f, &none);
+        fixture_host(f, "test $(cat a) = x");
+        fixture_free(f);
 }
 
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_apply_and_undo),
+                cmocka_unit_test(test_what_another_stage_left_unfinished_is_finished_first),
+                cmocka_unit_test(test_what_another_store_left_unfinished_is_refused_with_the_way_out),
+                cmocka_unit_test(test_an_apply_waits_for_another_to_end),
+                cmocka_unit_test(test_a_batch_cut_short_before_it_began_leaves_nothing),
         };
         return fixture_main("apply", tests, sizeof tests / sizeof *tests);
 }

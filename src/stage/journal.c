@@ -248,7 +248,7 @@ static uint64_t get_number(struct reader *r)
 {
         uint64_t v = 0;
         for (unsigned shift = 0; shift < 64; shift += 7) {
-                if (r->p >= r->end)
+                if (!r->p || r->p >= r->end)
                         break;
                 unsigned char c = *r->p++;
                 v |= (uint64_t)(c & 0x7f) << shift;
@@ -523,6 +523,10 @@ int pv_journal_read(int dirfd, const char *name, struct pv_plan_list *out, struc
         if (map_file(dirfd, name, &map, &n, err) < 0)
                 return -1;
         int r = read_records(map, n, &list, name, err);
+        for (size_t i = 0; r == 0 && list.marks & PV_MARK_READY && i < list.n; i++)
+                if (list.item[i].op == 0 || list.item[i].at == 0 ||
+                    (list.item[i].flags & PV_ITEM_GROUPED && list.item[i].slot >= list.n))
+                        r = pv_err_set(err, PV_ERR_INPUT, 0, "read %s: item %zu is damaged", name, i);
         if (map)
                 (void)munmap(map, n);
         if (r < 0) {

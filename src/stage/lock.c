@@ -178,5 +178,5 @@ int pv_pending_find(struct pv_stage *s, size_t i, char **dir, struct pv_err *err
         }
         (void)pv_err_set(err, PV_ERR_BUSY, 0, "%s: an apply from another job store was cut short",
                          pv_stage_root(s, i)->target);
-        return pv_err_hint(err, "finish it first, as who began it: pvisor undo %s", hint);
+        return pv_err_hint(err, "finish it first, as who began it: pvisor apply --dry-run --all %s", hint);
 }
