@@ -18,7 +18,9 @@ from pathlib import Path
 import pytest
 
 from conftest import IN_USER_NAMESPACE, IS_ROOT, pv_skip
-from lib import attacks
+from lib import attacks, jobs
+
+pytestmark = pytest.mark.kernel
 
 SAFE, STAGE = ["--safe"], ["--stage"]
 MODES = {"safe": SAFE, "staged": STAGE}
@@ -567,15 +569,31 @@ def test_no_namespace_can_be_joined(attempt, twin):
     assert attempt("join_namespace", "uts") == "refused EPERM"
 
 
-@pytest.mark.parametrize("base", ["--safe", "--stage"])
-def test_ones_own_namespaces_uncover_nothing(base, attempt, workspace, secret):
+@pytest.fixture(params=["--safe", "--stage"])
+def with_namespaces(request, pvisor, workspace, environment):
+    """Options of a run that may make namespaces, where one by root does not stand open: then --safe refuses to start,
+    and without it the record says so (an initramfs that left its proc mounted under the root is the cause)."""
+    options = [request.param, "--allow-userns"]
+    started = pvisor("run", "-q", *options, "--", "true", cwd=workspace, code=None).code
+    observations = jobs.bundle(jobs.job_dirs(environment)[-1])["executor_observations"]
+    probes = {p["name"]: p["outcome"] for o in observations for p in o["probes"]}
+    assert (started == 5) == (request.param == "--safe" and probes["proc.of-its-own"] == "succeeded")
+    if probes["proc.of-its-own"] == "succeeded":
+        pytest.skip("a proc of its own can be had here, and the record says so")
+    return options
+
+
+@pytest.mark.parametrize("name", ["kernel/core_pattern", "vm/drop_caches"])
+def test_a_proc_of_ones_own_opens_no_kernel_setting(name, attempt, with_namespaces):
+    assert attempt("kernel_setting_of_own_namespace", name, mode=with_namespaces).startswith("refused")
+
+
+def test_ones_own_namespaces_uncover_nothing(attempt, workspace, secret, with_namespaces):
     """--allow-userns gives back mount(2) and takes away Landlock: what came along stays as it is."""
-    options = [base, "--allow-userns"]
+    options = with_namespaces
     assert attempt("new_user_namespace", mode=options) == "succeeded"
     assert attempt("uncover", workspace, secret / "secret", mode=options).startswith("refused")
     assert attempt("remount_in_own_namespace", "/usr", mode=options).startswith("refused")
-    assert attempt("kernel_setting_of_own_namespace", "kernel/core_pattern", mode=options).startswith("refused")
-    assert attempt("kernel_setting_of_own_namespace", "vm/drop_caches", mode=options).startswith("refused")
 
 
 @pytest.mark.parametrize("name", ["terminal_input", "terminal_input_high_bits"])

@@ -4,6 +4,8 @@ import pytest
 
 from lib import jobs
 
+pytestmark = pytest.mark.kernel
+
 FORKS = """
 import os, signal, time
 n, pids = 0, []

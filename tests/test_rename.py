@@ -9,6 +9,8 @@ import pytest
 from conftest import pv_skip
 from lib import tree
 
+pytestmark = pytest.mark.kernel
+
 MODES = {"safe": ["--safe"], "staged": ["--stage"]}
 
 
