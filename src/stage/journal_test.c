@@ -183,12 +183,12 @@ static void test_damaged_records_are_refused_or_harmless(void **state)
         for (size_t at = 0; at + 9 <= n;) {
                 unsigned char *rec = (unsigned char *)bytes + at;
                 size_t len = rec[0] | (size_t)rec[1] << 8 | (size_t)rec[2] << 16;
-                for (size_t i = 5; i < 5 + len; i += 1 + (size_t)rand() % 5) {
+                for (size_t i = 5; i < 5 + len; i += 1 + (size_t)random() % 5) {
                         unsigned char was = rec[i], sum[4];
                         struct pv_plan_list q = { 0 };
                         int r;
                         memcpy(sum, rec + 5 + len, 4);
-                        rec[i] = (unsigned char)(rand() % 3 ? rand() : 0xff);
+                        rec[i] = (unsigned char)(random() % 3 ? random() : 0xff);
                         uint32_t c = crc(rec, 5 + len);
                         for (int k = 0; k < 4; k++)
                                 rec[5 + len + (size_t)k] = (unsigned char)(c >> 8 * k);
