@@ -17,10 +17,18 @@ static void put(const char *name, const char *text, mode_t mode)
         assert_int_equal(chmod(path, mode), 0);
 }
 
+static struct pv_strv kept; /* what at() made, freed at the end */
+
+static char *at(const char *rel)
+{
+        pv_strv_take(&kept, pv_path_join(top, rel));
+        return kept.v[kept.n - 1];
+}
+
 static int setup(void **state)
 {
         (void)strcpy(top, "/tmp/pv-command-XXXXXX");
-        if (!mkdtemp(top) || mkdir(pv_path_join(top, "a"), 0755) < 0 || mkdir(pv_path_join(top, "b"), 0755) < 0)
+        if (!mkdtemp(top) || mkdir(at("a"), 0755) < 0 || mkdir(at("b"), 0755) < 0)
                 return -1;
         put("a/tool", "#!/bin/sh\nexit 11\n", 0644); /* not executable: the search goes on */
         put("b/tool", "#!/bin/sh\nexit 12\n", 0755);
@@ -34,6 +42,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
         struct pv_err err = PV_ERR_INIT;
+        pv_strv_fini(&kept);
         return pv_path_remove_tree(AT_FDCWD, top, &err);
 }
 
@@ -52,11 +61,6 @@ static int exec_it(void *arg)
 }
 
 #define RUN(...) in_child(exec_it, (char *[]){ __VA_ARGS__, NULL })
-
-static char *at(const char *rel)
-{
-        return pv_path_join(top, rel);
-}
 
 static void a_name_is_searched_in_the_commands_path(void **state)
 {

@@ -11,9 +11,12 @@
 
 static char top[64];
 
+static struct pv_strv kept; /* what at() made, freed at the end */
+
 static char *at(const char *rel)
 {
-        return pv_path_join(top, rel);
+        pv_strv_take(&kept, pv_path_join(top, rel));
+        return kept.v[kept.n - 1];
 }
 
 static int setup(void **state)
@@ -32,6 +35,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
         struct pv_err err = PV_ERR_INIT;
+        pv_strv_fini(&kept);
         return pv_path_remove_tree(AT_FDCWD, top, &err);
 }
 
@@ -57,7 +61,7 @@ static void fill(struct fixture *f)
         f->plan.mounts = &f->mount;
         pv_strv_add(&f->plan.masks, ".ssh");
         pv_strv_add(&f->plan.masks, ".config/gh");
-        pv_strv_take(&f->plan.hidden, at("store"));
+        pv_strv_add(&f->plan.hidden, at("store"));
         pv_strv_add(&f->plan.env, "PATH=/usr/bin:/bin");
 }
 
@@ -88,6 +92,10 @@ static size_t index_of(const struct fixture *f, const char *path)
 static void done(struct fixture *f)
 {
         pv_view_fini(&f->view);
+        pv_strv_fini(&f->plan.masks);
+        pv_strv_fini(&f->plan.hidden);
+        pv_strv_fini(&f->plan.devices);
+        pv_strv_fini(&f->plan.env);
 }
 
 static void system_directories_are_read_only_and_private_ones_are_not(void **state)
@@ -217,7 +225,7 @@ static void what_cannot_be_shown_is_refused(void **state)
         assert_int_equal(f.err.kind, PV_ERR_USAGE);
         done(&f);
         fill(&f);
-        pv_strv_take(&f.plan.devices, at("other/file"));
+        pv_strv_add(&f.plan.devices, at("other/file"));
         assert_int_equal(build(&f, ROOT_MOUNT), -1);
         assert_int_equal(f.err.kind, PV_ERR_USAGE);
         done(&f);
