@@ -24,14 +24,20 @@ static int failed(const struct pv_item *it, struct pv_err *err)
         return pv_err_set(err, PV_ERR_SYS, errno, "take back %s", it->path);
 }
 
+/* IN_TARGET: where the host may still open it. CAME_OUT: who has it open for writing would write where nobody looks. */
+enum look { IN_TARGET, CAME_OUT };
+
 /* Is what lies at `at` what item i published, with all below it? */
-static bool holds_ours(struct pv_engine *e, size_t i, const struct pv_place *at)
+static bool holds_ours(struct pv_engine *e, size_t i, const struct pv_place *at, enum look look)
 {
         const struct pv_item *it = &e->plan->item[i];
         struct pv_ident have;
         size_t culprit;
         const char *why;
-        if (pv_ident_read(at->dirfd, at->name, &have, NULL) < 0 || !pv_item_is_in(e->plan, it, &have))
+        bool writer = false;
+        int r = look == CAME_OUT && S_ISREG(it->in.mode) ? pv_ident_read_unwritten(at->dirfd, at->name, &have, &writer)
+                                                         : pv_ident_read(at->dirfd, at->name, &have, NULL);
+        if (r < 0 || writer || !pv_item_is_in(e->plan, it, &have))
                 return false;
         if (!S_ISDIR(it->in.mode))
                 return true;
@@ -63,15 +69,15 @@ static int rollback_exchange(struct pv_engine *e, size_t i, struct pv_err *err)
                 return keep(e, it);
         if (pv_place_counterpart(e, it, &at) < 0 || pv_ident_read(at.dirfd, at.name, &there, NULL) < 0)
                 return failed(it, err);
-        if (there.mode == 0 || !holds_ours(e, i, &target))
+        if (there.mode == 0 || !holds_ours(e, i, &target, IN_TARGET))
                 return keep(e, it);
         if (open_up(e, it, &target, it->in.mode, PV_ITEM_OPEN_IN) < 0 ||
             open_up(e, it, &at, there.mode, PV_ITEM_OPEN_OUT) < 0)
                 return failed(it, err);
         if (pv_move_swap(e, it, &at, &target) < 0)
                 return errno == ENOENT ? keep(e, it) : failed(it, err);
-        if (!holds_ours(e, i, &at)) {
-                /* Between the look and the exchange the host put something newer there: it goes back. */
+        if (!holds_ours(e, i, &at, CAME_OUT)) {
+                /* Between the look and the exchange the host put something newer there, or writes: it goes back. */
                 if (pv_move_swap(e, it, &at, &target) < 0)
                         return failed(it, err);
                 return keep(e, it);
@@ -89,13 +95,13 @@ static int rollback_place(struct pv_engine *e, size_t i, struct pv_err *err)
 {
         struct pv_item *it = &e->plan->item[i];
         struct pv_place at, target;
-        if (pv_place_target(e, it, &target) < 0 || !holds_ours(e, i, &target))
+        if (pv_place_target(e, it, &target) < 0 || !holds_ours(e, i, &target, IN_TARGET))
                 return keep(e, it);
         if (pv_place_counterpart(e, it, &at) < 0 || open_up(e, it, &target, it->in.mode, PV_ITEM_OPEN_IN) < 0)
                 return failed(it, err);
         if (pv_move_new(e, it, &target, &at) < 0)
                 return errno == ENOENT ? keep(e, it) : failed(it, err);
-        if (!holds_ours(e, i, &at)) {
+        if (!holds_ours(e, i, &at, CAME_OUT)) {
                 /* Where the name was taken again meanwhile, the host's two versions stay apart: one in the backup. */
                 if (pv_move_new(e, it, &at, &target) < 0 && errno != EEXIST)
                         return failed(it, err);
