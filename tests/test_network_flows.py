@@ -127,11 +127,14 @@ time.sleep(1)
 
 
 def plane(supervisor):
-    """The data plane: the supervisor's child in a session of its own with nothing on its standard descriptors."""
-    for pid in children(supervisor):
-        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-        if fields[3] == pid:
-            return int(pid)
+    """The data plane: the supervisor's child in a session of its own, which it makes a moment after the command starts."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        for pid in children(supervisor):
+            fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+            if fields[3] == pid:
+                return int(pid)
+        time.sleep(0.02)
     raise AssertionError("no data plane")
 
 
@@ -478,7 +481,7 @@ def test_without_the_data_plane_the_sandbox_is_closed_and_it_is_said(world, envi
 s = connect("www.example.com", 7)
 print("open", flush=True)
 sys.stdin.read()
-say([attempt(lambda: s.recv(1) and 1)[0], attempt(lambda: echo("11.22.33.1"))[0],
+say([attempt(lambda: s.recv(1) and 1)[0] or "end of file", attempt(lambda: echo("11.22.33.1"))[0],
      attempt(lambda: query("www.example.com") and 1)])
 """
     command = world.command("run", "--safe", "--overlaynet-allow", NAME[0], "--overlaynet-allow", "11.22.33.0/24", "--",
@@ -491,7 +494,7 @@ say([attempt(lambda: s.recv(1) and 1)[0], attempt(lambda: echo("11.22.33.1"))[0]
         out, err = process.communicate("", timeout=30)
     assert process.returncode == 0, err
     reset, refused, (dns, seconds) = json.loads(out)
-    assert reset in ("ECONNRESET", "ECONNREFUSED") and refused == "ECONNREFUSED"
+    assert reset in ("ECONNRESET", "ECONNREFUSED", "end of file") and refused == "ECONNREFUSED"
     assert dns == "ECONNREFUSED" and seconds < 2
     assert "data plane ended before its time" in err
     assert jobs.bundle(jobs.job_dirs(environment)[-1])["network"]["counters"] is None

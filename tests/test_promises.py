@@ -387,7 +387,7 @@ def test_two_jobs_on_one_workspace_each_apply_what_does_not_clash(staged, pvisor
     staged("echo two > two; echo 2 >> README.md")
     pvisor("apply", "last", "--path", "two", "--path", "README.md", cwd=project)
     jobs = json.loads(pvisor("list", "--json", cwd=project).out)
-    first = sorted(j["id"] for j in (jobs["jobs"] if isinstance(jobs, dict) else jobs))[0]
+    first = next(j["id"] for j in (jobs["jobs"] if isinstance(jobs, dict) else jobs) if j["changes"])
     pvisor("apply", first, "--all", cwd=project, code=3)
     pvisor("apply", first, "--path", "one", cwd=project)
     assert (project / "README.md").read_text() == "readme\n2\n" and (project / "one").exists()

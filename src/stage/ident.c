@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 
 struct pv_ident pv_ident_of(const struct stat *st)
 {
@@ -79,7 +80,11 @@ int pv_ident_read_unwritten(int dirfd, const char *name, struct pv_ident *out, b
         pv_auto_fd fd = openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
         if (fd < 0) /* one that its owner may not read, or no file any more */
                 return pv_ident_read(dirfd, name, out, NULL);
-        /* Closing the only descriptor of this open gives the lease back. */
+        /*
+         * Closing the only descriptor of this open gives the lease back. Who opens the file for writing meanwhile breaks
+         * it, of which the holder is told by SIGIO, whose default is death: SIGURG's is nothing.
+         */
+        (void)fcntl(fd, F_SETSIG, SIGURG);
         *has_writer = fcntl(fd, F_SETLEASE, F_RDLCK) < 0 && (errno == EAGAIN || errno == EBUSY);
         if (fstat(fd, &st) < 0)
                 return -1;

@@ -276,8 +276,9 @@ static void check_round(const struct world *w, int done, const struct pv_apply_r
                                d->text, there ? "is" : "is not", text);
                 if (!d->any && !r->partly && !holds(text, there, i, in_force))
                         die("torn", more);
-                /* Made and removed before the batch came to it: nothing that could be lost. */
-                if (d->any && d->absent && i >= MODIFIED + DELETED && in_force && holds(text, there, i, true))
+                /* Made and removed while the batch had the path away: no content of the host's that could be lost. */
+                if (d->any && d->absent && i >= MODIFIED &&
+                    (holds(text, there, i, true) || holds(text, there, i, false)))
                         continue;
                 if (d->any &&
                     (d->absent ? there : !there || !(d->appended ? ends_with(text, d->text) : pv_streq(text, d->text))))
