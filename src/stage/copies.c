@@ -162,7 +162,10 @@ static int copy_item(struct copier *c, size_t i, struct pv_err *err)
                 return copy_failed(it, err);
         if (it->flags & PV_ITEM_MOVED_TREE && copy_entries(c, i, &to, flags, err) < 0)
                 return -1;
-        if (!c->e->by_root && fchmodat(to.dirfd, to.name, it->in.mode & 07777, 0) < 0)
+        if (c->e->by_root)
+                return 0;
+        /* Anew: links to earlier copies went through other directories of the same walk. */
+        if (pv_place_counterpart(c->e, it, &to) < 0 || fchmodat(to.dirfd, to.name, it->in.mode & 07777, 0) < 0)
                 return copy_failed(it, err);
         return 0;
 }
