@@ -7,6 +7,7 @@
  *   test-stage-race TARGET_BASE STAGE_BASE apply|undo SECONDS [SEED]
  */
 #include <fcntl.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -32,6 +33,7 @@ struct shared {
 
 static const char *target_base, *stage_base;
 static bool undoing;
+static unsigned displaced;
 static unsigned seed;
 static struct shared *shared;
 
@@ -260,6 +262,30 @@ static bool holds(const char *text, bool there, unsigned i, bool in_force)
         return *want ? there && pv_streq(text, want) : !there;
 }
 
+static const char *wanted;
+
+static int holds_wanted(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+        char text[TEXT * OPS];
+        (void)st;
+        (void)ftw;
+        pv_auto_fd fd = type == FTW_F ? open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC) : -1;
+        ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+        text[n < 0 ? 0 : n] = '\0';
+        return ends_with(text, wanted);
+}
+
+/*
+ * A write that the kernel had already led into a directory when it was moved arrives after the last look at it (path
+ * resolution and the act are not one step): it is then with what was displaced, and nothing of it is thrown away.
+ */
+static bool is_with_the_displaced(const struct world *w, unsigned i, const char *text)
+{
+        bool moves_as_a_whole = strncmp(path_of(i), "g/", 2) == 0 || strncmp(path_of(i), "n/", 2) == 0;
+        wanted = text;
+        return moves_as_a_whole && nftw(w->stage, holds_wanted, 16, FTW_PHYS) == 1;
+}
+
 static void check_round(const struct world *w, int done, const struct pv_apply_result *r)
 {
         bool in_force = undoing ? done < 0 : done == 0;
@@ -281,8 +307,12 @@ static void check_round(const struct world *w, int done, const struct pv_apply_r
                     (holds(text, there, i, true) || holds(text, there, i, false)))
                         continue;
                 if (d->any &&
-                    (d->absent ? there : !there || !(d->appended ? ends_with(text, d->text) : pv_streq(text, d->text))))
-                        die("a lost edit", more);
+                    (d->absent ? there
+                               : !there || !(d->appended ? ends_with(text, d->text) : pv_streq(text, d->text)))) {
+                        if (d->absent || !is_with_the_displaced(w, i, d->text))
+                                die("a lost edit", more);
+                        displaced++;
+                }
         }
 }
 
@@ -355,7 +385,8 @@ int main(int argc, char **argv)
                 seed = first + i;
                 run_round();
         }
-        (void)printf("%u done, %u refused, %u of them partly, %u deeds\n", applied, refused, partly, shared->ops);
+        (void)printf("%u done, %u refused, %u of them partly, %u deeds, %u with the displaced\n", applied, refused,
+                     partly, shared->ops, displaced);
         return 0;
 }
 
