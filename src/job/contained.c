@@ -230,14 +230,7 @@ static int shell_code(const struct pv_exit *e)
 /* The command line and the directory of the next run. */
 static void set_command(struct pv_plan *p, char *const *argv, const char *cwd)
 {
-        pv_auto_strv copy = { 0 };
-        for (; *argv; argv++)
-                pv_strv_add(&copy, *argv);
-        for (char **a = p->argv; a && *a; a++)
-                free(*a);
-        free(p->argv);
-        p->argv = copy.v;
-        copy = (struct pv_strv){ 0 };
+        pv_plan_set_argv(p, argv);
         free(p->cwd);
         p->cwd = pv_strdup(cwd);
 }

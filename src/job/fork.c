@@ -5,18 +5,6 @@
 #include <unistd.h>
 #include "policy/env.h"
 
-static void set_argv(struct pv_plan *p, char *const *argv)
-{
-        pv_auto_strv copy = { 0 };
-        for (; *argv; argv++)
-                pv_strv_add(&copy, *argv);
-        for (char **a = p->argv; a && *a; a++)
-                free(*a);
-        free(p->argv);
-        p->argv = copy.v;
-        copy = (struct pv_strv){ 0 };
-}
-
 /* Where the person stands, when the view has that; else where the parent started. */
 static void set_cwd(struct pv_plan *p)
 {
@@ -49,7 +37,7 @@ int pv_fork_decide(const struct pv_job *parent, const char *checkpoint, const st
                 return -1;
         if (pv_job_plan(parent, &p.plan, err) < 0)
                 return -1;
-        set_argv(p.plan, run->argv);
+        pv_plan_set_argv(p.plan, run->argv);
         set_cwd(p.plan);
         set_environment(p.plan, run->environment);
         p.origin = PV_JOB_FORKED;

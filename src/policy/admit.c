@@ -288,16 +288,6 @@ static int set_required(struct pv_plan *p, struct pv_err *err)
         return pv_err_hint(err, "add --safe, or --stage, --filesystem sandbox, --overlaynet-deny-all or a limit");
 }
 
-static void copy_argv(struct pv_plan *p, char *const *argv)
-{
-        size_t n = 0;
-        while (argv[n])
-                n++;
-        p->argv = pv_calloc(n + 1, sizeof(char *));
-        for (size_t i = 0; i < n; i++)
-                p->argv[i] = pv_strdup(argv[i]);
-}
-
 static int admit(struct admission *a, char *const *argv, struct pv_err *err)
 {
         const struct pv_request *r = a->request;
@@ -305,7 +295,7 @@ static int admit(struct admission *a, char *const *argv, struct pv_err *err)
                 (void)pv_err_set(err, PV_ERR_USAGE, 0, "run: no command is given");
                 return pv_err_hint(err, "pvisor run [options] -- COMMAND [ARG...]");
         }
-        copy_argv(a->plan, argv);
+        pv_plan_set_argv(a->plan, argv);
         if (check_contradictions(a, err) < 0)
                 return -1;
         set_dimensions(a);

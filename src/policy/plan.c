@@ -7,13 +7,27 @@ bool pv_limits_any(const struct pv_limits *l)
                l->max_file_bytes;
 }
 
+static void free_argv(struct pv_plan *plan)
+{
+        for (size_t i = 0; plan->argv && plan->argv[i]; i++)
+                free(plan->argv[i]);
+        free(plan->argv);
+}
+
+void pv_plan_set_argv(struct pv_plan *plan, char *const *argv)
+{
+        struct pv_strv copy = { 0 }; /* becomes the plan's */
+        for (; *argv; argv++)
+                pv_strv_add(&copy, *argv);
+        free_argv(plan);
+        plan->argv = copy.v;
+}
+
 void pv_plan_free(struct pv_plan *plan)
 {
         if (!plan)
                 return;
-        for (size_t i = 0; plan->argv && plan->argv[i]; i++)
-                free(plan->argv[i]);
-        free(plan->argv);
+        free_argv(plan);
         free(plan->workspace);
         free(plan->cwd);
         free(plan->home);

@@ -98,6 +98,8 @@ struct pv_plan {
 };
 
 void pv_plan_free(struct pv_plan *plan);
+/* The command line, copied, in place of the one that the plan has. */
+void pv_plan_set_argv(struct pv_plan *plan, char *const *argv);
 static inline void pv_plan_freep(struct pv_plan **p)
 {
         pv_plan_free(*p);
