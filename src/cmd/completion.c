@@ -3,9 +3,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 #include "base/file.h"
+#include "base/place.h"
 #include "base/str.h"
 #include "cmd/command.h"
-#include "cmd/place.h"
 
 #define SCRIPT_MAX (1U << 20)
 

@@ -4,9 +4,9 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/log.h"
+#include "base/place.h"
 #include "base/str.h"
 #include "cmd/command.h"
-#include "cmd/place.h"
 
 static const struct pv_command *find_own(const struct pv_command *const *own, const char *name)
 {

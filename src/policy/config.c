@@ -12,14 +12,20 @@
 #define CONFIG_MAX (256U << 10)
 #define LIST_MAX   1024
 
+char *pv_config_find(const char *xdg_config_home, const char *home, const char *name)
+{
+        pv_auto_free char *dir = NULL;
+        if (xdg_config_home && xdg_config_home[0] == '/')
+                dir = pv_path_join(xdg_config_home, "pvisor");
+        else if (home)
+                dir = pv_path_join(home, ".config/pvisor");
+        pv_auto_free char *path = dir ? pv_path_join(dir, name) : NULL;
+        return path && access(path, F_OK) == 0 ? pv_steal(&path) : NULL;
+}
+
 char *pv_config_default_path(const char *xdg_config_home, const char *home)
 {
-        pv_auto_free char *path = NULL;
-        if (xdg_config_home && xdg_config_home[0] == '/')
-                path = pv_path_join(xdg_config_home, "pvisor/config.yaml");
-        else if (home)
-                path = pv_path_join(home, ".config/pvisor/config.yaml");
-        return path && access(path, F_OK) == 0 ? pv_steal(&path) : NULL;
+        return pv_config_find(xdg_config_home, home, "config.yaml");
 }
 
 /* A document being read, for errors. */

@@ -38,4 +38,7 @@ int pv_config_load(const char *path, const struct pv_config_sink *sink, struct p
  */
 char *pv_config_default_path(const char *xdg_config_home, const char *home);
 
+/* The same for another file of the person's in that directory. */
+char *pv_config_find(const char *xdg_config_home, const char *home, const char *name);
+
 #endif

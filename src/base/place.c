@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/place.h"
+#include "base/place.h"
 
 #include <limits.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where the parts of this installation are: relative to the running executable, so that the tree can be moved. */
-#ifndef PV_CMD_PLACE_H
-#define PV_CMD_PLACE_H
+#ifndef PV_BASE_PLACE_H
+#define PV_BASE_PLACE_H
 
 #include "base/err.h"
 
