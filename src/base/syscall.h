@@ -81,6 +81,9 @@ static inline int pv_sys_landlock_restrict(int ruleset)
         return (int)syscall(SYS_landlock_restrict_self, ruleset, 0);
 }
 
+/* unix(7): a pidfd of the peer (Linux 6.5). */
+#define PV_SO_PEERPIDFD 77
+
 /* seccomp_unotify(2): the flag of the listener itself (Linux 6.6), which Debian 12's header lacks. */
 #define PV_SECCOMP_IOCTL_NOTIF_SET_FLAGS _IOW('!', 4, uint64_t)
 #define PV_SECCOMP_NOTIF_SYNC_WAKE_UP    UINT64_C(1)

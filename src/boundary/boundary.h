@@ -80,6 +80,25 @@ struct pv_exit {
 };
 
 /*
+ * A descriptor of the caller's that is served while pv_boundary_wait() watches; what is said on it is none of the
+ * boundary's business. Embedded in its owner.
+ */
+struct pv_boundary_watch {
+        int fd;       /* -1: parked */
+        short events; /* of poll(2); may be changed at any time */
+        /* Mustn't wait: the command's own signals and end are waiting meanwhile. May add and remove watches, itself too. */
+        void (*ready)(struct pv_boundary_watch *w, short revents);
+};
+#define PV_BOUNDARY_WATCHES 256
+/* -1: there are PV_BOUNDARY_WATCHES already. */
+int pv_boundary_watch_add(struct pv_boundary *b, struct pv_boundary_watch *w);
+/* Not watched is silence. */
+void pv_boundary_watch_remove(struct pv_boundary *b, struct pv_boundary_watch *w);
+
+/* Sends a signal to the command as kill(2) of the supervisor would have; one that ends is noted as told to end. */
+void pv_boundary_signal(struct pv_boundary *b, int sig);
+
+/*
  * Watches until the command has ended and nothing of the sandbox lives any more: forwards signals, keeps the
  * terminal's foreground right (stop, continue), enforces the time limit (TERM, grace, KILL).
  */

@@ -22,6 +22,9 @@ struct pv_boundary {
         int net[PV_BOUNDARY_NET_FDS]; /* of pv_boundary_network, or -1 */
         int *views;                   /* n_views descriptors or -1 */
         size_t n_views;
+        struct pv_boundary_watch *watches[PV_BOUNDARY_WATCHES]; /* NULL: a free place */
+        size_t n_watches;                                       /* places used or freed */
+        bool told_to_end;                                       /* the end is somebody's wish, not the command's */
 };
 
 /* The signals that the supervisor takes while a boundary runs; blocked from start to free. */

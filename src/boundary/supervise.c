@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The supervisor's side of a running boundary. It listens to three things: its own signals (a signalfd), the control
- * channel from init, and the pidfd of init. Signals that ask the run to end or change are passed on, not obeyed: what
+ * channel from init, and the pidfd of init; and it serves the descriptors that its caller watches besides. Signals that ask the run to end or change are passed on, not obeyed: what
  * ends the run is the command's end, the time limit, or the supervisor's own death, which the kernel turns into
  * init's. Init's death is the only proof that nothing is left: the kernel lets a pid namespace's first process be
  * reaped when all others are gone.
@@ -25,7 +25,7 @@
 struct watch {
         struct pv_boundary *b;
         int signals;
-        bool ended, stopped, told_to_end, timed_out;
+        bool ended, stopped, timed_out;
         int status;       /* wait status of the command, once ended */
         uint64_t kill_at; /* monotonic ms; 0: not yet */
 };
@@ -93,7 +93,27 @@ static void take_control(struct watch *w)
         }
 }
 
-/* From the terminal a signal is for the whole foreground group, from kill(2) for the one process. */
+/* What a signal is to the command: from the terminal it is for the whole foreground group, from kill(2) for the one. */
+static void pass_signal(struct pv_boundary *b, int sig, bool by_terminal)
+{
+        bool ends = sig == SIGTERM || sig == SIGHUP || (!by_terminal && (sig == SIGINT || sig == SIGQUIT));
+        bool to_group = by_terminal || sig == SIGTSTP || sig == SIGHUP;
+        b->told_to_end |= ends;
+        (void)pv_message_send(b->control, to_group ? PV_MESSAGE_SIGNAL_GROUP : PV_MESSAGE_SIGNAL, sig);
+        if (sig == SIGHUP) /* what is stopped would never learn of it; the kernel does the same (setpgid(2)) */
+                (void)pv_message_send(b->control, PV_MESSAGE_SIGNAL_GROUP, SIGCONT);
+}
+
+void pv_boundary_signal(struct pv_boundary *b, int sig)
+{
+        if (sig == SIGKILL) {
+                b->told_to_end = true;
+                pv_supervise_kill(b);
+        } else {
+                pass_signal(b, sig, false);
+        }
+}
+
 static void take_signal(struct watch *w, const struct signalfd_siginfo *si)
 {
         int sig = (int)si->ssi_signo;
@@ -106,18 +126,10 @@ static void take_signal(struct watch *w, const struct signalfd_siginfo *si)
                 if (w->stopped)
                         go_on(w, w->b->tty.given);
                 return;
-        case SIGTERM:
-        case SIGHUP:
-                w->told_to_end = true;
-                break;
         default:
-                w->told_to_end |= (sig == SIGINT || sig == SIGQUIT) && si->ssi_code <= 0;
-                break;
+                pass_signal(w->b, sig, si->ssi_code > 0);
+                return;
         }
-        bool to_group = sig == SIGTSTP || sig == SIGHUP || si->ssi_code > 0;
-        (void)pv_message_send(w->b->control, to_group ? PV_MESSAGE_SIGNAL_GROUP : PV_MESSAGE_SIGNAL, sig);
-        if (sig == SIGHUP) /* what is stopped would never learn of it; the kernel does the same (setpgid(2)) */
-                (void)pv_message_send(w->b->control, PV_MESSAGE_SIGNAL_GROUP, SIGCONT);
 }
 
 static void take_signals(struct watch *w)
@@ -154,26 +166,73 @@ static void time_is_up(struct watch *w)
         (void)pv_message_send(w->b->control, PV_MESSAGE_SIGNAL_GROUP, SIGCONT);
 }
 
+int pv_boundary_watch_add(struct pv_boundary *b, struct pv_boundary_watch *w)
+{
+        size_t i = 0;
+        while (i < b->n_watches && b->watches[i])
+                i++;
+        if (i == PV_BOUNDARY_WATCHES)
+                return -1;
+        b->watches[i] = w;
+        if (i == b->n_watches)
+                b->n_watches++;
+        return 0;
+}
+
+void pv_boundary_watch_remove(struct pv_boundary *b, struct pv_boundary_watch *w)
+{
+        for (size_t i = 0; i < b->n_watches; i++)
+                if (b->watches[i] == w)
+                        b->watches[i] = NULL;
+        while (b->n_watches > 0 && !b->watches[b->n_watches - 1])
+                b->n_watches--;
+}
+
+/* What the boundary itself polls for; the caller's descriptors lie behind, each at its watch's place. */
+enum { POLL_INIT, POLL_CONTROL, POLL_SIGNALS, POLL_OWN };
+
+static size_t fill_watches(const struct pv_boundary *b, struct pollfd *p)
+{
+        for (size_t i = 0; i < b->n_watches; i++) {
+                const struct pv_boundary_watch *w = b->watches[i];
+                p[i] = (struct pollfd){ .fd = w ? w->fd : -1, .events = w ? w->events : 0 };
+        }
+        return b->n_watches;
+}
+
+/* A watch that another one of this turn removed is not called: its place is empty, or has another descriptor. */
+static void serve_watches(struct pv_boundary *b, const struct pollfd *p, size_t n)
+{
+        for (size_t i = 0; i < n && i < b->n_watches; i++) {
+                struct pv_boundary_watch *w = b->watches[i];
+                if (p[i].revents && w && w->fd == p[i].fd)
+                        w->ready(w, p[i].revents);
+        }
+}
+
 /* Until init is dead and with it all of the sandbox. */
 static int watch(struct watch *w, struct pv_err *err)
 {
-        struct pollfd p[3] = { { .fd = w->b->init_pidfd, .events = POLLIN },
-                               { .fd = w->b->control, .events = POLLIN },
-                               { .fd = w->signals, .events = POLLIN } };
+        struct pollfd p[POLL_OWN + PV_BOUNDARY_WATCHES];
+        p[POLL_INIT] = (struct pollfd){ .fd = w->b->init_pidfd, .events = POLLIN };
+        p[POLL_CONTROL] = (struct pollfd){ .fd = w->b->control, .events = POLLIN };
+        p[POLL_SIGNALS] = (struct pollfd){ .fd = w->signals, .events = POLLIN };
         for (;;) {
-                int n = poll(p, 3, due_in(w));
+                size_t watches = fill_watches(w->b, p + POLL_OWN);
+                int n = poll(p, POLL_OWN + watches, due_in(w));
                 if (n < 0 && errno != EINTR)
                         return pv_err_set(err, PV_ERR_SYS, errno, "watch the command");
                 if (n < 0)
                         continue;
-                if (p[2].revents)
+                if (p[POLL_SIGNALS].revents)
                         take_signals(w);
-                if (p[1].revents)
+                if (p[POLL_CONTROL].revents)
                         take_control(w);
-                if (p[1].revents & POLLHUP)
-                        p[1].fd = -1; /* init is ending; its pidfd will tell */
-                if (p[0].revents)
+                if (p[POLL_CONTROL].revents & POLLHUP)
+                        p[POLL_CONTROL].fd = -1; /* init is ending; its pidfd will tell */
+                if (p[POLL_INIT].revents)
                         return 0;
+                serve_watches(w->b, p + POLL_OWN, watches);
                 if (due_in(w) == 0)
                         time_is_up(w);
         }
@@ -186,7 +245,7 @@ static void fill_exit(const struct watch *w, struct pv_exit *out)
                 out->end = PV_END_EXITED;
                 out->code = WEXITSTATUS(status);
         } else {
-                out->end = w->told_to_end || !w->ended ? PV_END_KILLED : PV_END_SIGNALED;
+                out->end = w->b->told_to_end || !w->ended ? PV_END_KILLED : PV_END_SIGNALED;
                 out->code = WTERMSIG(status);
         }
         if (w->timed_out)
@@ -199,7 +258,7 @@ static void fill_exit(const struct watch *w, struct pv_exit *out)
  */
 static void pass_on_interrupt(const struct watch *w, bool had_terminal, struct pv_exit *out)
 {
-        if (!had_terminal || !w->ended || !WIFSIGNALED(w->status) || w->told_to_end)
+        if (!had_terminal || !w->ended || !WIFSIGNALED(w->status) || w->b->told_to_end)
                 return;
         int sig = WTERMSIG(w->status);
         out->by_key = sig == SIGINT || sig == SIGQUIT;

@@ -34,6 +34,7 @@
 #include "boundary/boundary.h"
 #include "evidence/record.h"
 #include "job/bundle.h"
+#include "job/control.h"
 #include "job/network.h"
 #include "job/run_report.h"
 #include "job/tally.h"
@@ -167,6 +168,7 @@ struct lifecycle {
         json_t *observed; /* their record */
         struct pv_boundary *boundary;
         struct pv_run_network network;
+        struct pv_control *control; /* NULL: there is none */
         bool started;
 };
 
@@ -267,6 +269,29 @@ static int open_capture(struct lifecycle *l, struct pv_err *err)
         return l->null < 0 ? pv_err_set(err, PV_ERR_SYS, errno, "/dev/null") : 0;
 }
 
+/* Some file systems have no sockets: then nobody can speak with the job, which runs nevertheless. */
+static void open_control(struct lifecycle *l)
+{
+        struct pv_err err = PV_ERR_INIT;
+        if (pv_control_open(l->job_dir, &l->control, &err) == 0)
+                return;
+        (void)pv_err_wrap(&err, "nothing can be asked of this job while it runs");
+        pv_log_warn("%s", err.msg);
+}
+
+static void serve_control(struct lifecycle *l)
+{
+        struct pv_err err = PV_ERR_INIT;
+        const struct pv_control_job job = {
+                .job = l->live.job,
+                .plan = l->plan,
+                .boundary = l->boundary,
+                .network = &l->network,
+        };
+        if (l->control && pv_control_serve(l->control, &job, &err) < 0)
+                pv_log_err(&err);
+}
+
 static int start_network(struct lifecycle *l, struct pv_err *err)
 {
         int flags = O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC;
@@ -301,9 +326,10 @@ static int start(struct lifecycle *l, struct pv_err *err)
 /* Everything up to the command's first instruction. */
 static int prepare(struct lifecycle *l, struct pv_err *err)
 {
-        if (create_job(l, err) < 0 || open_stage(l, err) < 0 || open_capture(l, err) < 0 || start(l, err) < 0)
+        if (create_job(l, err) < 0 || open_stage(l, err) < 0 || open_capture(l, err) < 0)
                 return -1;
-        return 0;
+        open_control(l);
+        return start(l, err);
 }
 
 static void ignore_signals(void)
@@ -412,8 +438,10 @@ static void follow(struct lifecycle *l, struct pv_run_end *out)
                 pv_record_observations(l->observations); /* the longest part of the record, while the command runs */
         if (still_runs(l, FIRST_BUNDLE_MS))
                 write_bundle(l, NULL, NULL, NULL); /* what is left should this process be killed */
+        serve_control(l);
         if (pv_boundary_wait(l->boundary, &end, &err) < 0)
                 pv_log_err(&err);
+        pv_control_close(pv_steal(&l->control));
         ignore_signals();
         pv_run_network_end(&l->network);
         seal(l);
@@ -465,6 +493,7 @@ static void give_up(struct lifecycle *l, const struct pv_err *failure)
 
 static void lifecycle_fini(struct lifecycle *l)
 {
+        pv_control_close(l->control);
         pv_boundary_free(l->boundary);
         pv_run_network_fini(&l->network);
         pv_stage_close(l->stage);

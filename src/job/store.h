@@ -8,6 +8,7 @@
  *   jobs/<id>/state.json     how it ended and what was decided since; absent until then; rewritten whole
  *   jobs/<id>/bundle.json    the Run Bundle
  *   jobs/<id>/events.jsonl   append-only
+ *   jobs/<id>/control        while it runs: the socket of its supervisor (control.h)
  *   jobs/<id>/stdout.log, stderr.log   with --stdio capture
  *   jobs/<id>/stage/         unless --stage DIR: request.json says where it is
  *   jobs/.new-*              a job that is being made, or whose making was interrupted

@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The verbs of control.h that have a file of their own; each is a row of the table in verbs.c. */
+#ifndef PV_JOB_VERBS_H
+#define PV_JOB_VERBS_H
+
+#include "job/control.h"
+
+#endif
