@@ -44,7 +44,7 @@ def struck(program, places, act, which, kind, error=0, step=1):
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("which", ["all", "part"])
+@pytest.mark.parametrize("which", ["all", "part", "settled"])
 @pytest.mark.parametrize("act", ["apply", "undo"])
 def test_killed_at_every_call_it_recovers_wholly(program, places, act, which):
     struck(program, places, act, which, "kill")
@@ -56,6 +56,13 @@ def test_killed_at_every_call_it_recovers_wholly(program, places, act, which):
 @pytest.mark.parametrize("act", ["apply", "undo"])
 def test_one_call_that_fails_leaves_all_or_nothing(program, places, act, error):
     struck(program, places, act, "all", "once", error, step=3)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("act", ["apply", "undo"])
+def test_one_call_that_fails_among_settled_conflicts_leaves_all_or_nothing(program, places, act):
+    struck(program, places, act, "settled", "once", errno.EIO, step=3)
 
 
 @pytest.mark.slow

@@ -246,3 +246,22 @@ int pv_copy_entry(int sdir, const char *sname, int ddir, const char *dname, unsi
         }
         return r;
 }
+
+int pv_copy_entry_with(int content, int sdir, const char *sname, int ddir, const char *dname, unsigned flags,
+                       struct pv_err *err)
+{
+        struct stat st, bytes;
+        if (fstatat(sdir, sname, &st, AT_SYMLINK_NOFOLLOW) < 0 || fstat(content, &bytes) < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "copy %s", sname);
+        if (!S_ISREG(st.st_mode))
+                return pv_err_set(err, PV_ERR_SYS, EAGAIN, "copy %s: it was replaced meanwhile", sname);
+        pv_auto_fd out = openat(ddir, dname, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+        if (out < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "create %s", dname);
+        int r = copy_range(content, out, 0, bytes.st_size) < 0 || ftruncate(out, bytes.st_size) < 0
+                        ? pv_err_set(err, PV_ERR_SYS, errno, "copy %s", sname)
+                        : copy_metadata(sdir, sname, &st, ddir, dname, flags, err);
+        if (r < 0)
+                (void)unlinkat(ddir, dname, 0);
+        return r;
+}

@@ -28,6 +28,13 @@ enum pv_copy_flags {
  */
 int pv_copy_entry(int sdir, const char *sname, int ddir, const char *dname, unsigned flags, struct pv_err *err);
 
+/*
+ * The same of a regular file, but with the bytes that `content` is open on in place of its own; they are read from the
+ * beginning.
+ */
+int pv_copy_entry_with(int content, int sdir, const char *sname, int ddir, const char *dname, unsigned flags,
+                       struct pv_err *err);
+
 /* One extended attribute of an entry, by its name in the entry itself. */
 struct pv_xattr {
         char *name;

@@ -59,6 +59,7 @@ enum pv_item_flags {
         PV_ITEM_OUT_LINKED = 1 << 13, /* the original has several names */
         PV_ITEM_NEWER = 1 << 15,      /* undo: the stage has something newer at the path; this version gives way */
         PV_ITEM_GROUPED = 1 << 14,    /* its slot is <slot>.d/<name>: the layer's directory becomes the backup's */
+        PV_ITEM_MERGED = 1 << 16,     /* what is published is no version of the stage's; that one goes to <slot>.job */
 };
 
 enum pv_item_state {
@@ -77,12 +78,13 @@ void pv_meta_free(struct pv_meta *m);
 struct pv_item {
         const char *path; /* borrowed from the batch's owner of strings */
         struct pv_ident in, out;
-        struct timespec out_ctime;    /* at the check; not journalled */
-        struct timespec staged_mtime; /* with TIMES: what the stage has again after a rollback or an undo */
-        struct pv_meta *meta;         /* META only, owned */
-        unsigned char *sha256;        /* with HASHED, owned */
+        struct timespec out_ctime;      /* at the check; not journalled */
+        struct timespec staged_mtime;   /* with TIMES: what the stage has again after a rollback or an undo */
+        struct pv_meta *meta;           /* META only, owned */
+        const struct pv_merged *merged; /* MERGED only, of an apply; not journalled */
+        unsigned char *sha256;          /* with HASHED, owned */
         uint32_t root, layer, slot;
-        uint16_t flags;
+        uint32_t flags;
         uint8_t op, at, state;
 };
 

@@ -139,7 +139,7 @@ static void choose_counterpart(struct builder *b, struct pv_item *it, const stru
                 it->flags |= PV_ITEM_KEEP;
         if (it->op == PV_OP_REMOVE)
                 return;
-        if (keep || beside || !links_are_complete(b, c))
+        if (keep || beside || c->merged || !links_are_complete(b, c))
                 it->flags |= PV_ITEM_COPY;
         else
                 it->at = PV_AT_LAYER;
@@ -346,7 +346,7 @@ static struct pv_ident ident_of_facts(const struct pv_facts *f)
 /* What the published file's time says: content that changed is new, a mode that changed is not. */
 static bool wants_time(const struct builder *b, const struct pv_change *c)
 {
-        return !b->options->keep_times && S_ISREG(c->now.mode) && c->kind != PV_CHANGE_METADATA;
+        return c->merged || (!b->options->keep_times && S_ISREG(c->now.mode) && c->kind != PV_CHANGE_METADATA);
 }
 
 static bool inside_tree(struct builder *b, const struct pv_change *c)
@@ -374,9 +374,12 @@ static void start_item(const struct pv_change *c, struct pv_item *it)
         it->staged_mtime = c->now.mtime;
         if (c->flags & PV_CHANGE_IMPLIED)
                 it->flags |= PV_ITEM_IMPLIED;
-        if (c->pre.hashed) {
+        it->merged = c->merged;
+        it->flags |= c->merged ? PV_ITEM_MERGED : 0;
+        if (c->merged || c->pre.hashed) {
                 it->flags |= PV_ITEM_HASHED;
-                it->sha256 = memcpy(pv_calloc(1, PV_SHA256_SIZE), c->pre.sha256, PV_SHA256_SIZE);
+                it->sha256 = memcpy(pv_calloc(1, PV_SHA256_SIZE), c->merged ? c->merged->host_sha256 : c->pre.sha256,
+                                    PV_SHA256_SIZE);
         }
 }
 

@@ -25,8 +25,11 @@ struct computing {
         unsigned root;
         struct pv_baseline *base;
         const bool *shared;
+        const struct pv_settled *settled;
+        size_t n_settled, next_settled;
+        const struct pv_settled *within; /* the last one that holds for all below it */
         struct pv_changes *out;
-        size_t cap;
+        size_t cap, cap_unsettled;
         char *buf; /* 2 * COMPARE_BUF */
 };
 
@@ -35,6 +38,7 @@ void pv_changes_free(struct pv_changes *c)
         if (!c)
                 return;
         pv_arena_fini(&c->text);
+        free(c->unsettled);
         free(c->item);
         free(c);
 }
@@ -209,6 +213,61 @@ static void append(struct computing *c, const struct pv_change *item)
         c->out->item[c->out->n++] = *item;
 }
 
+/* Did a person decide on the path? Paths come in the order of the list of those. */
+static bool is_settled(struct computing *c, const struct pv_scan_entry *e)
+{
+        if (c->within) {
+                size_t n = strlen(c->within->path);
+                if (c->within->root == c->root &&
+                    (n == 0 || (strncmp(e->path, c->within->path, n) == 0 && e->path[n] == '/')))
+                        return true;
+                c->within = NULL;
+        }
+        for (; c->next_settled < c->n_settled; c->next_settled++) {
+                const struct pv_settled *s = &c->settled[c->next_settled];
+                int order = s->root != c->root ? (s->root < c->root ? -1 : 1) : pv_path_order(s->path, e->path);
+                if (order > 0)
+                        return false;
+                if (order == 0) {
+                        c->within = s->below ? s : NULL;
+                        return true;
+                }
+        }
+        return false;
+}
+
+/* The host is where the stage was taken from already: nothing had to be decided. */
+static bool is_undisputed(const struct pv_scan_entry *e, const struct pv_preimage *pre)
+{
+        if (pre->doubt != PV_DOUBT_NONE || pv_facts_exist(&pre->host) != pv_facts_exist(&e->host))
+                return false;
+        if (!pv_facts_exist(&e->host))
+                return true;
+        return S_ISDIR(e->host.mode) ? pre->host.ino == e->host.ino && pre->host.mode == e->host.mode &&
+                                               pre->host.uid == e->host.uid && pre->host.gid == e->host.gid
+                                     : pv_facts_same_inode_state(&pre->host, &e->host);
+}
+
+/* Puts what the host has now in the place of the preimage, which is kept for an undo. */
+static int settle(struct computing *c, const struct pv_scan_entry *e, struct pv_preimage *pre, struct pv_err *err)
+{
+        struct pv_changes *out = c->out;
+        const char *path = pv_arena_text(&out->text, e->path, e->len);
+        if (out->n_unsettled == c->cap_unsettled) {
+                c->cap_unsettled = c->cap_unsettled ? 2 * c->cap_unsettled : 16;
+                out->unsettled = pv_realloc(out->unsettled, c->cap_unsettled, sizeof *out->unsettled);
+        }
+        struct pv_unsettled *u = &out->unsettled[out->n_unsettled++];
+        *u = (struct pv_unsettled){ .root = c->root, .path = path, .pre = *pre };
+        if (pre->host.link && pre->host.link != e->host.link)
+                u->pre.host.link = pv_arena_text(&out->text, pre->host.link, strlen(pre->host.link));
+        *pre = (struct pv_preimage){ .host = e->host, .doubt = PV_DOUBT_NONE };
+        if (pv_facts_exist(&e->host) &&
+            pv_facts_get_xattrs(e->host_dir, *e->name ? e->name : ".", PV_FACTS_HOST, &pre->host.xattrs) < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "read the attributes of %s", e->path);
+        return 0;
+}
+
 static int compute_entry(void *ctx, const struct pv_scan_entry *e, struct pv_err *err)
 {
         struct computing *c = ctx;
@@ -220,6 +279,11 @@ static int compute_entry(void *ctx, const struct pv_scan_entry *e, struct pv_err
         struct pv_preimage pre = { .host = e->host };
         if (!(e->flags & PV_SCAN_TOO_LONG) && pv_baseline_resolve(c->base, e, &pre, err) < 0)
                 return -1;
+        if (is_settled(c, e) && !(item.flags & PV_CHANGE_BLOCKED) && !is_undisputed(e, &pre)) {
+                if (settle(c, e, &pre, err) < 0)
+                        return -1;
+                item.flags |= PV_CHANGE_SETTLED;
+        }
         if (pv_facts_exist(&e->now) && pv_facts_exist(&pre.host) && read_staged_xattrs(c, e, &item.now.xattrs) < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "read the attributes of %s", e->path);
         bool linked = !S_ISDIR(e->now.mode) && e->now.nlink > 1;
@@ -254,9 +318,15 @@ static int compute_root(struct computing *c, struct pv_err *err)
 
 int pv_changes_compute(struct pv_stage *s, struct pv_changes **out, struct pv_err *err)
 {
+        return pv_changes_compute_settled(s, NULL, 0, out, err);
+}
+
+int pv_changes_compute_settled(struct pv_stage *s, const struct pv_settled *settled, size_t n_settled,
+                               struct pv_changes **out, struct pv_err *err)
+{
         pv_auto_free bool *shared = NULL;
         pv_auto_changes changes = pv_calloc(1, sizeof *changes);
-        struct computing c = { .s = s, .out = changes };
+        struct computing c = { .s = s, .out = changes, .settled = settled, .n_settled = n_settled };
         if (pv_stage_require_targets(s, err) < 0 || pv_layers_find_shared(s, &shared, err) < 0)
                 return -1;
         c.shared = shared;

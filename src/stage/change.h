@@ -13,6 +13,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "stage/facts.h"
+#include "stage/preimage.h"
 #include "stage/stage.h"
 
 enum pv_change_kind {
@@ -36,6 +37,7 @@ enum pv_change_flags {
         PV_CHANGE_LINKED = 1 << 8,   /* METADATA only in that it becomes one file with the others of its link_group */
         PV_CHANGE_HIDDEN = 1 << 9,   /* deleted without a whiteout of its own: by an opaque directory above */
         PV_CHANGE_BLOCKED = 1 << 10, /* cannot be looked into or applied: see why */
+        PV_CHANGE_SETTLED = 1 << 11, /* the host changed it too, and a person decided: pre is what the host has now */
 };
 
 /*
@@ -62,16 +64,46 @@ struct pv_change {
         char *renamed_from;  /* a deleted path whose content this one continues; else NULL */
         uint64_t link_group; /* the changes that share a staged inode have the same number; 0 when alone */
         const char *why;     /* with SUSPECT or BLOCKED: a static sentence */
+        const struct pv_merged *merged; /* what is published in place of the staged content; NULL: as it is staged */
+};
+
+/* Both sides' content put together, for a regular file that is one on both; see merge.h. */
+struct pv_merged {
+        int fd;             /* holds the content; of whoever made it, open until the apply is over */
+        bool host_metadata; /* mode, owner and attributes are the host's; else the staged ones */
+        unsigned char host_sha256[PV_SHA256_SIZE]; /* of the host's content that went into it */
+};
+
+/* A path whose conflict a person decided, before the list is computed. */
+struct pv_settled {
+        unsigned root;
+        const char *path;
+        bool below; /* and all that is below it */
+};
+
+/* What the preimage of a SETTLED change was before: an undo brings it back, and the conflict with it. */
+struct pv_unsettled {
+        unsigned root;
+        const char *path;
+        struct pv_preimage pre;
 };
 
 struct pv_changes {
         struct pv_arena text;   /* all paths and link targets */
         struct pv_change *item; /* sorted by (root, path) with '/' lowest: parents before children, subtrees together */
         size_t n;
+        struct pv_unsettled *unsettled; /* one a SETTLED change, in the same order */
+        size_t n_unsettled;
 };
 
 /* *out is the caller's: pv_changes_free(). */
 int pv_changes_compute(struct pv_stage *s, struct pv_changes **out, struct pv_err *err);
+/*
+ * The same as if the stage had been taken from what the host has now at these paths: what is staged is then compared
+ * with that. settled is sorted by (root, path) in the order of a change list.
+ */
+int pv_changes_compute_settled(struct pv_stage *s, const struct pv_settled *settled, size_t n_settled,
+                               struct pv_changes **out, struct pv_err *err);
 void pv_changes_free(struct pv_changes *c);
 static inline void pv_changes_freep(struct pv_changes **c)
 {

@@ -96,6 +96,28 @@ static int place_source(struct copier *c, const struct pv_item *it, struct pv_pl
         return pv_place_layer(c->e, it->root, it->layer, it->path, out);
 }
 
+/* What both sides came to, with the metadata of one. */
+static int copy_merged(struct copier *c, struct pv_item *it, const struct pv_place *staged, const struct pv_place *to,
+                       unsigned flags, struct pv_err *err)
+{
+        const struct pv_merged *m = it->merged;
+        struct pv_place from = *staged;
+        pv_auto_fd dir = -1; /* beside the target both places share a walk */
+        if (m->host_metadata) {
+                flags = PV_COPY_PLAIN;
+                if (pv_place_target(c->e, it, &from) < 0 ||
+                    (dir = openat(from.dirfd, ".", O_PATH | O_DIRECTORY | O_CLOEXEC)) < 0)
+                        return copy_failed(it, err);
+                from.dirfd = dir;
+        }
+        struct pv_place again = *to;
+        if (pv_place_counterpart(c->e, it, &again) < 0)
+                return copy_failed(it, err);
+        if (pv_copy_entry_with(m->fd, from.dirfd, from.name, again.dirfd, again.name, flags, err) < 0)
+                return pv_err_wrap(err, "copy %s", it->path);
+        return finish_copy(c, it, &again, err);
+}
+
 static int copy_one(struct copier *c, size_t i, size_t top, const struct pv_place *to, unsigned flags,
                     struct pv_err *err)
 {
@@ -109,6 +131,8 @@ static int copy_one(struct copier *c, size_t i, size_t top, const struct pv_plac
         struct pv_place again = *to;
         if (top == i && pv_place_counterpart(c->e, it, &again) < 0)
                 return copy_failed(it, err);
+        if (it->merged)
+                return copy_merged(c, it, &from, &again, flags, err);
         if (linked == 0 && pv_copy_entry(from.dirfd, from.name, again.dirfd, again.name, flags, err) < 0)
                 return pv_err_wrap(err, "copy %s", it->path);
         return finish_copy(c, it, &again, err);

@@ -4,7 +4,9 @@
  * is wholly before or wholly after, in the process that saw the error and after recovery, and whether everything that
  * was staged still is.
  *
- *   test-stage-crash TARGET_BASE STAGE_BASE apply|undo all|part kill|once|from [ERRNO [FIRST [STEP]]]
+ *   test-stage-crash TARGET_BASE STAGE_BASE apply|undo all|part|settled kill|once|from [ERRNO [FIRST [STEP]]]
+ *
+ * settled: the host has changed what the job changed, and all of it is overwritten, or published merged.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -61,7 +63,7 @@ static const char *const left_out[] = { "new/1", "td/2", "many/2", "a" };
 static const char *const closed_target[] = { "ro", "ro2" }, *const closed_staged[] = { "ro", "ro3" };
 
 static const char *target_base, *stage_base;
-static bool undoing, part;
+static bool undoing, part, settling;
 
 struct world {
         char *target_dir, *target, *stage_dir, *stage;
@@ -141,6 +143,38 @@ static void check(int r, const struct pv_err *err, const char *what)
                 die(what, err->msg);
 }
 
+/* What the host does after the job has ended, to paths that the job changed too. */
+static const struct entry host_entries[] = {
+        { 'f', "many/1", "one of the host", 0644 },
+        { 'f', "a", "a of the host", 0640 },
+        { 'f', "gone", "changed", 0644 },
+        { 'f', "del/1", "changed", 0644 },
+        { 'f', "del/host", "new", 0644 },
+        { 'f', "td", "changed", 0644 },
+        { 'f', "many/n", "new on the host", 0600 },
+        { 'f', "ro/1", "changed", 0444 },
+        { 'd', "new", NULL, 0755 },
+        { 'f', "new/host", "new", 0644 },
+};
+/* Of these, the ones whose two versions are put together. */
+static const char *const merged_paths[] = { "many/1", "a", "ro/1" };
+
+static void host_edits(const struct world *w)
+{
+        pv_auto_fd dir = open(w->target, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        must(dir, w->target);
+        must(fchmodat(dir, "ro", 0755, 0), "ro");
+        for (size_t i = 0; i < sizeof host_entries / sizeof *host_entries; i++) {
+                const struct entry *e = &host_entries[i];
+                if (e->type == 'f')
+                        (void)unlinkat(dir, e->path, 0);
+                make_entry(dir, e, true);
+        }
+        must(fchmodat(dir, "meta", 0711, 0), "meta");
+        must(fchmodat(dir, "ro", 0555, 0), "ro");
+        must(unlinkat(dir, "many/2", 0), "many/2");
+}
+
 static struct world world_make(void)
 {
         struct pv_err err = PV_ERR_INIT;
@@ -157,6 +191,8 @@ static struct world world_make(void)
         check(pv_stage_begin_run(s, &o, &n, &err), &err, "begin");
         make_tree(o[0].upper, staged_entries, sizeof staged_entries / sizeof *staged_entries, closed_staged, false);
         check(pv_stage_seal(s, NULL, &err), &err, "seal");
+        if (settling)
+                host_edits(&w);
         return w;
 }
 
@@ -179,12 +215,35 @@ static bool is_left_out(const char *path)
         return false;
 }
 
+static int put_together(struct pv_stage *s, struct pv_changes *c, struct pv_merged *merged, struct pv_err *err)
+{
+        static const char text[] = "both\n";
+        for (size_t i = 0; i < sizeof merged_paths / sizeof *merged_paths; i++) {
+                struct pv_change *x = pv_changes_find(c, 0, merged_paths[i]);
+                if (!x || !(x->flags & PV_CHANGE_SETTLED))
+                        continue;
+                pv_auto_fd host = pv_change_open_target(s, x, O_RDONLY);
+                merged[i].fd = memfd_create("merged", MFD_CLOEXEC);
+                if (host < 0 || merged[i].fd < 0 || write(merged[i].fd, text, sizeof text - 1) < 0)
+                        return pv_err_set(err, PV_ERR_SYS, errno, "merge %s", x->path);
+                if (pv_sha256_fd(host, merged[i].host_sha256, x->path, err) < 0)
+                        return -1;
+                merged[i].host_metadata = i == 1;
+                x->merged = &merged[i];
+        }
+        return 0;
+}
+
 static int apply(struct pv_stage *s, struct pv_err *err)
 {
         struct pv_apply_result r = { 0 };
         struct pv_apply_options options = { 0 };
+        static const struct pv_settled all = { .path = "", .below = true };
+        struct pv_merged merged[sizeof merged_paths / sizeof *merged_paths] = { 0 };
         pv_auto_changes c = NULL;
-        if (pv_changes_compute(s, &c, err) < 0)
+        if (pv_changes_compute_settled(s, &all, settling, &c, err) < 0)
+                return -1;
+        if (settling && put_together(s, c, merged, err) < 0)
                 return -1;
         pv_auto_free bool *selected = pv_calloc(c->n + 1, sizeof *selected);
         for (size_t i = 0; i < c->n; i++)
@@ -195,6 +254,9 @@ static int apply(struct pv_stage *s, struct pv_err *err)
         if (done < 0 && r.n_conflicts > 0)
                 (void)fprintf(stderr, "%s: %s\n", r.conflicts[0].path, r.conflicts[0].why);
         pv_apply_result_fini(&r);
+        for (size_t i = 0; i < sizeof merged_paths / sizeof *merged_paths; i++)
+                if (merged[i].fd > 0)
+                        (void)close(merged[i].fd);
         return done;
 }
 
@@ -228,6 +290,9 @@ static char *describe_stage(struct pv_stage *s)
                 pv_str_putf(&out, "%c %s %o %u %lld %s%s\n", "AMDTm"[x->kind], x -> path, x -> now.mode, x->now.nlink,
                             S_ISREG(x->now.mode) ? (long long)x->now.mtime.tv_sec : 0, hash,
                             x->flags &PV_CHANGE_SUSPECT ? " suspect" : "");
+                const char *why;
+                if (settling && !pv_change_check(s, x, &why))
+                        pv_str_putf(&out, "  %s\n", why);
         }
         return pv_str_steal(&out);
 }
@@ -269,8 +334,12 @@ static void torn(const char *what, const struct state *got)
         (void)fprintf(stderr,
                       "%s %s (%s at %u): %s\n--- target\n%s--- before\n%s--- after\n%s"
                       "--- stage\n%s--- before\n%s--- after\n%s",
-                      undoing ? "undo" : "apply", part ? "part" : "all", kind_name, at, what, got->target,
-                      before.target, after.target, got->stage, before.stage, after.stage);
+                      undoing ? "undo" : "apply",
+                      settling ? "settled"
+                      : part   ? "part"
+                               : "all",
+                      kind_name, at, what, got->target, before.target, after.target, got->stage, before.stage,
+                      after.stage);
         exit(1);
 }
 
@@ -406,6 +475,7 @@ int main(int argc, char **argv)
         stage_base = argv[2];
         undoing = pv_streq(argv[3], "undo");
         part = pv_streq(argv[4], "part");
+        settling = pv_streq(argv[4], "settled");
         kind_name = argv[5];
         enum fault_kind kind = pv_streq(argv[5], "kill")   ? FAULT_KILL
                                : pv_streq(argv[5], "once") ? FAULT_ONCE

@@ -102,6 +102,12 @@ int pv_place_slot(struct pv_engine *e, const struct pv_item *it, struct pv_place
         return place_in_slots(e, out);
 }
 
+int pv_place_job(struct pv_engine *e, const struct pv_item *it, struct pv_place *out)
+{
+        (void)snprintf(out->buf, sizeof out->buf, "%x.job", it->slot);
+        return place_in_slots(e, out);
+}
+
 int pv_place_group(struct pv_engine *e, const struct pv_item *it, struct pv_place *out)
 {
         (void)snprintf(out->buf, sizeof out->buf, "%x.d", it->slot);

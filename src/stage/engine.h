@@ -45,6 +45,8 @@ struct pv_place {
 int pv_place_target(struct pv_engine *e, const struct pv_item *it, struct pv_place *out);
 int pv_place_layer(struct pv_engine *e, uint32_t root, uint32_t layer, const char *path, struct pv_place *out);
 int pv_place_slot(struct pv_engine *e, const struct pv_item *it, struct pv_place *out);
+/* Where the staged version of a MERGED item is kept: <slot>.job. */
+int pv_place_job(struct pv_engine *e, const struct pv_item *it, struct pv_place *out);
 /* The directory of the slots of a GROUPED item. */
 int pv_place_group(struct pv_engine *e, const struct pv_item *it, struct pv_place *out);
 int pv_place_counterpart(struct pv_engine *e, const struct pv_item *it, struct pv_place *out);

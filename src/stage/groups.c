@@ -86,8 +86,11 @@ void pv_build_groups(struct pv_engine *e, const struct pv_changes *changes)
         struct pv_plan_list *p = e->plan;
         void *groups = NULL;
         struct group *last = NULL;
+        /* What is staged of a merged file is needed for an undo: not counted, it keeps its directory from fitting. */
         for (size_t i = 0; i < p->n; i++)
-                if (p->item[i].op == PV_OP_EXCHANGE || p->item[i].op == PV_OP_PLACE || p->item[i].op == PV_OP_REMOVE)
+                if ((p->item[i].op == PV_OP_EXCHANGE || p->item[i].op == PV_OP_PLACE ||
+                     p->item[i].op == PV_OP_REMOVE) &&
+                    !(p->item[i].flags & PV_ITEM_MERGED))
                         count(&groups, &last, &p->item[i], i);
         for (size_t i = 0; i < p->n; i++) {
                 struct pv_item *it = &p->item[i];

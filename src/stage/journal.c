@@ -352,7 +352,7 @@ static void get_item(struct reader *r, struct pv_plan_list *out)
         struct pv_item it = { 0 };
         it.op = (uint8_t)get_bounded(r, PV_OP_WITHIN);
         it.at = (uint8_t)get_bounded(r, PV_AT_BESIDE);
-        it.flags = (uint16_t)get_bounded(r, UINT16_MAX);
+        it.flags = (uint32_t)get_bounded(r, UINT32_MAX);
         it.root = (uint32_t)get_bounded(r, out->head.n_roots ? out->head.n_roots - 1 : 0);
         it.layer = (uint32_t)get_bounded(r, UINT32_MAX);
         it.slot = (uint32_t)get_bounded(r, UINT32_MAX);

@@ -127,6 +127,21 @@ static int keep_original(struct pv_engine *e, const struct pv_item *it, struct p
         return it->at == PV_AT_LAYER ? move_to_slot(e, it, &at, err) : copy_to_slot(e, it, &at, err);
 }
 
+/* The staged version of what was merged: an undo stages it again. In a layer that must stay it stays. */
+static int keep_staged(struct pv_engine *e, const struct pv_item *it, struct pv_err *err)
+{
+        struct pv_place from, to;
+        if (!(it->flags & PV_ITEM_MERGED) || it->flags & PV_ITEM_KEEP)
+                return 0;
+        if (pv_place_layer(e, it->root, it->layer, it->path, &from) < 0)
+                return errno == ENOENT || errno == ENOTDIR ? 0 : keep_failed(it, err);
+        if (pv_place_job(e, it, &to) < 0)
+                return keep_failed(it, err);
+        if (renameat2(from.dirfd, from.name, to.dirfd, to.name, RENAME_NOREPLACE) < 0 && errno != ENOENT)
+                return pv_err_set(err, PV_ERR_SYS, errno, "keep the staged %s", it->path);
+        return 0;
+}
+
 /* Of a batch that was rolled back around the host, the items that stayed; else all. */
 static bool counts(const struct pv_plan_list *p, size_t i)
 {
@@ -200,7 +215,8 @@ static int settle(struct pv_engine *e, const struct pv_changes *changes, const b
                 return -1;
         for (size_t i = 0; i < p->n; i++) {
                 bool came_along = p->item[i].flags & PV_ITEM_GROUPED && moved[p->item[i].slot];
-                if (counts(p, i) && !came_along && keep_original(e, &p->item[i], err) < 0)
+                if (counts(p, i) && !came_along &&
+                    (keep_original(e, &p->item[i], err) < 0 || keep_staged(e, &p->item[i], err) < 0))
                         return -1;
         }
         if (!changes || p->marks & PV_MARK_PARTLY) {

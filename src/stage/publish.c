@@ -5,7 +5,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
+#include "stage/facts.h"
 
 /* What one step found; the batch goes on after PUBLISHED alone. */
 static enum pv_publish_outcome conflict(struct pv_engine *e, const struct pv_item *it, const char *why)
@@ -69,6 +71,12 @@ static bool is_unchanged(const struct pv_item *it, const struct pv_place *target
                (ctime.tv_sec == it->out_ctime.tv_sec && ctime.tv_nsec == it->out_ctime.tv_nsec);
 }
 
+static bool has_content(int dirfd, const char *name, const unsigned char *sha256)
+{
+        struct pv_facts f = { 0 };
+        return sha256 && pv_facts_hash(dirfd, name, &f) == 0 && memcmp(f.sha256, sha256, PV_SHA256_SIZE) == 0;
+}
+
 bool pv_publish_verify(struct pv_engine *e, size_t i, size_t *culprit, const char **why)
 {
         const struct pv_item *it = &e->plan->item[i];
@@ -89,7 +97,9 @@ bool pv_publish_verify(struct pv_engine *e, size_t i, size_t *culprit, const cha
                 return false;
         if (S_ISDIR(it->out.mode))
                 return pv_tree_is_exact(e, i, &at, culprit, why);
-        return true;
+        /* Times alone are no proof that it is what was merged, where the kernel's are as coarse as its clock tick. */
+        return !(it->flags & PV_ITEM_MERGED) || e->plan->head.kind != PV_BATCH_APPLY ||
+               has_content(at.dirfd, at.name, it->sha256);
 }
 
 static int give_access(const struct pv_item *it, const struct pv_place *at, uint32_t mode, unsigned flag,

@@ -42,7 +42,7 @@ static int rewrite_path(struct rewriting *r, const struct pv_rebase *p)
                 return -1;
         if (r->path && pv_streq(r->path, p->path) && next_old(r) < 0)
                 return -1;
-        struct pv_preimage new = { .doubt = PV_DOUBT_NONE };
+        struct pv_preimage new = { .doubt = p->doubt };
         if (!p->facts)
                 return 0;
         new.host = *p->facts;

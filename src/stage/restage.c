@@ -15,6 +15,7 @@
 #include "base/syscall.h"
 #include "stage/facts.h"
 #include "stage/settle.h"
+#include "stage/unsettled.h"
 
 /* Published inodes by number, to find the names of one file again when they are copied to another filesystem. */
 struct name_of {
@@ -110,7 +111,7 @@ static int dress(struct restage *r, size_t i, const struct pv_place *at, bool co
         struct pv_item it = *was;
         it.state = PV_ITEM_DONE;
         if (copied)
-                it.flags &= (uint16_t)~PV_ITEM_ESCAPES;
+                it.flags &= ~(uint32_t)PV_ITEM_ESCAPES;
         if (was->in.mode == 0)
                 return 0;
         return pv_item_restore(r->e, &it, at, err);
@@ -137,10 +138,10 @@ static int dress_tree(struct restage *r, size_t i, const struct pv_place *at, bo
                 if ((here.dirfd = pv_walk_parent(&walk, p->item[k].path + skip, &here.name)) < 0)
                         return failed(p->item[k].path, err);
                 struct pv_item below = p->item[k];
-                below.flags &= (uint16_t)~PV_ITEM_OPAQUE; /* in a new directory there is nothing to hide */
+                below.flags &= ~(uint32_t)PV_ITEM_OPAQUE; /* in a new directory there is nothing to hide */
                 below.state = PV_ITEM_DONE;
                 if (copied)
-                        below.flags &= (uint16_t)~PV_ITEM_ESCAPES;
+                        below.flags &= ~(uint32_t)PV_ITEM_ESCAPES;
                 if (pv_item_restore(r->e, &below, &here, err) < 0)
                         return -1;
         }
@@ -344,6 +345,30 @@ static int close_restaged(struct restage *r, const struct pv_item *was, struct p
         return fchmodat(at.dirfd, at.name, was->in.mode & 07777, 0) < 0 ? failed(was->path, err) : 0;
 }
 
+/*
+ * What was published was put together from both sides: the job's own version is staged again, the merged one goes. Where
+ * the stage has something newer, the job's stays in the backup.
+ */
+static int restage_merged(struct restage *r, size_t i, struct pv_err *err)
+{
+        struct pv_engine *e = r->e;
+        const struct pv_item *was = &r->record->item[i], *undo = &e->plan->item[i];
+        struct pv_place merged, from, to;
+        int parents = was->flags & PV_ITEM_KEEP ? 0 : make_parents(e, was->root, was->path, err);
+        if (parents < 0)
+                return -1;
+        if (parents > 0 && !(undo->flags & PV_ITEM_NEWER)) {
+                if (pv_place_job(e, was, &from) < 0 ||
+                    pv_place_layer(e, was->root, e->n_layers - 1, was->path, &to) < 0)
+                        return failed(was->path, err);
+                if (renameat2(from.dirfd, from.name, to.dirfd, to.name, RENAME_NOREPLACE) < 0 && errno != ENOENT)
+                        return failed(was->path, err);
+        }
+        if (pv_place_counterpart(e, undo, &merged) < 0)
+                return failed(was->path, err);
+        return pv_path_remove_tree(merged.dirfd, merged.name, err);
+}
+
 static int restage_entry(struct restage *r, size_t i, struct pv_err *err)
 {
         struct pv_engine *e = r->e;
@@ -431,6 +456,8 @@ static int restage_item(struct restage *r, size_t i, struct pv_err *err)
                 return 0; /* with the directory that it is in */
         if (was->op == PV_OP_REMOVE)
                 return restage_whiteout(r, was, err);
+        if (was->flags & PV_ITEM_MERGED)
+                return restage_merged(r, i, err);
         return restage_entry(r, i, err);
 }
 
@@ -485,6 +512,9 @@ static int rebase(struct restage *r, struct pv_err *err)
                 }
                 list[i].facts = &facts[i];
         }
+        /* Where a person had decided a conflict, it is one again. */
+        if (pv_unsettled_load(r->e, list, p->n, &text, err) < 0)
+                return -1;
         return pv_stage_rebase(r->e->s, list, p->n, err);
 }
 

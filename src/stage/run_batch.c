@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include "stage/build.h"
 #include "stage/journal.h"
+#include "stage/unsettled.h"
 
 /* The highest number of the batches so far. */
 static unsigned last_number(struct pv_stage *s)
@@ -310,7 +311,8 @@ enum pv_publish_outcome pv_batch_run(struct pv_engine *e, const struct pv_batch_
         struct pv_err ignored;
         enum pv_publish_outcome r = PV_PUBLISH_FAILED;
         calm_begin(&calm);
-        if (pv_engine_open_slots(e, true, err) < 0 || write_journal(e, err) < 0)
+        if (pv_engine_open_slots(e, true, err) < 0 ||
+            pv_unsettled_save(e, source->changes, source->selected, err) < 0 || write_journal(e, err) < 0)
                 (void)discard(e, &ignored);
         else
                 r = publish_and_commit(e, source, err);

@@ -22,11 +22,12 @@ struct pv_rebase {
         const char *path;
         const struct pv_facts
                 *facts; /* the new preimage (mode 0: nothing is there); NULL: forget the path's preimage */
+        enum pv_doubt doubt;
 };
 
 /*
  * Replaces or forgets the preimages of these paths in one durable step; doing it twice is harmless (recovery repeats
- * it). Suspicion noted at stop goes with the old preimage. A later change of a forgotten path gets a new preimage at
+ * it). Suspicion noted at stop goes with the old preimage, unless a new one is given. A later change of a forgotten path gets a new preimage at
  * the next stop.
  */
 int pv_stage_rebase(struct pv_stage *s, const struct pv_rebase *paths, size_t n, struct pv_err *err);
