@@ -90,18 +90,14 @@ static bool is_below(const char *path, const char *dir)
         return n == 0 ? *path != '\0' : strncmp(path, dir, n) == 0 && path[n] == '/';
 }
 
-/* Is there anything of that path in a layer that must stay as it is? */
+/* Does a layer that must stay as it is decide on that path? Then what is staged above it must stay, too. */
 static bool in_shared_layer(const struct builder *b, const struct pv_change *c)
 {
         if (c->layer_shared || (c->now.mode != 0 && b->e->shared[c->layer]))
                 return true;
-        for (unsigned k = 0; b->any_shared && k < b->e->n_layers; k++) {
-                struct pv_place at;
-                struct stat st;
-                if (b->e->shared[k] && pv_place_layer(b->e, c->root, k, c->path, &at) == 0 &&
-                    fstatat(at.dirfd, at.name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+        for (unsigned k = 0; b->any_shared && k < b->e->n_layers; k++)
+                if (b->e->shared[k] && pv_layer_decides(b->e->s, c->root, k, c->path))
                         return true;
-        }
         return false;
 }
 

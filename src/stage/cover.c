@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "stage/cover.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -89,4 +90,36 @@ int pv_layer_cover(struct pv_stage *s, size_t root, const char *path, struct pv_
         if (faccessat(top.fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
                 return 0;
         return copy(from.fd, host_name, top.fd, name, host, err);
+}
+
+/* One layer's directory against the host's. */
+static int cover_missing(int from, int host, int top)
+{
+        int fd = openat(from, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        pv_auto_dir d = fd >= 0 ? fdopendir(fd) : NULL;
+        if (!d)
+                return -1;
+        for (struct dirent *e; (e = readdir(d));) {
+                struct stat st;
+                if (pv_streq(e->d_name, ".") || pv_streq(e->d_name, "..") ||
+                    fstatat(host, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT)
+                        continue;
+                if (mknodat(top, e->d_name, S_IFCHR | 0600, makedev(0, 0)) < 0 && errno != EEXIST)
+                        return -1;
+        }
+        return 0;
+}
+
+int pv_layer_cover_entries(struct pv_stage *s, size_t root, const char *path, struct pv_err *err)
+{
+        pv_auto_fd host = pv_path_openat(s->roots[root].target, path, O_PATH | O_DIRECTORY, 0);
+        pv_auto_fd top = pv_path_openat(pv_layer_fd(s, root, s->n_layers - 1), path, O_PATH | O_DIRECTORY, 0);
+        if (host < 0 || top < 0)
+                return 0; /* another directory than a moment ago: there is nothing to merge with */
+        for (size_t k = 0; k + 1 < s->n_layers; k++) {
+                pv_auto_fd from = pv_path_openat(pv_layer_fd(s, root, k), path, O_PATH | O_DIRECTORY, 0);
+                if (from >= 0 && cover_missing(from, host, top) < 0)
+                        return failed(s, root, path, err);
+        }
+        return 0;
 }

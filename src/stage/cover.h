@@ -14,4 +14,10 @@
 int pv_layer_cover(struct pv_stage *s, size_t root, const char *path, struct pv_arena *text, struct pv_facts *host,
                    struct pv_err *err);
 
+/*
+ * Covers with whiteouts what the layers below the top have in the directory of that path and the host has not: it was
+ * hidden by what stood there, and would show in the directory that does now.
+ */
+int pv_layer_cover_entries(struct pv_stage *s, size_t root, const char *path, struct pv_err *err);
+
 #endif

@@ -25,8 +25,6 @@
 #include "stage/layers.h"
 #include "stage/rebase.h"
 
-#define OPAQUE_XATTR "user.overlay.opaque"
-
 struct forgetting {
         struct pv_stage *s;
         const struct pv_changes *c;
@@ -41,7 +39,9 @@ struct forgetting {
         struct pv_opened opened; /* directories that were opened up for the while */
         char *parent_path;       /* the directory whose descriptors, one a layer, are in parent; NULL: none is */
         unsigned parent_root;
-        int *parent; /* -1: not in that layer */
+        int *parent;             /* -1: not in that layer */
+        struct pv_rebase *empty; /* directories that held nothing any more and are gone from the layers; paths owned */
+        size_t n_empty;
 };
 
 static int fail_at(struct forgetting *f, unsigned root, const char *path, const char *what)
@@ -93,6 +93,7 @@ struct revealing {
         unsigned root;
         const char *path;
         int dirfd;
+        bool stays; /* what is hidden is in a layer that stays as it is */
         struct pv_strv *deeper;
 };
 
@@ -100,7 +101,10 @@ static int write_whiteout(void *ctx, const char *name)
 {
         struct revealing *r = ctx;
         pv_auto_free char *path = pv_path_join(r->path, name);
-        if (faccessat(r->dirfd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0 || is_selected(r->f, r->root, path))
+        if (faccessat(r->dirfd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+                return 0;
+        /* What was applied as deleted is gone from the host, but a layer that stays would show it. */
+        if (is_selected(r->f, r->root, path) && !(r->stays && r->f->fate == PV_CHANGES_APPLIED))
                 return 0;
         return mknodat(r->dirfd, name, S_IFCHR | 0600, makedev(0, 0)) < 0 && errno != EEXIST ? -1 : 0;
 }
@@ -129,13 +133,14 @@ static int reveal_dir(struct forgetting *f, unsigned root, size_t k, const char 
         struct revealing r = { .f = f, .root = root, .path = path, .dirfd = fd, .deeper = deeper };
         if (fd < 0) /* deeper than any path: nothing there could be named as a change, so nothing is hidden by one */
                 return errno == ENAMETOOLONG ? 0 : fail_at(f, root, path, "open");
-        if (!top && fgetxattr(fd, OPAQUE_XATTR, &mark, 1) == 1 && mark == 'y')
+        if (!top && fgetxattr(fd, PV_LAYER_OPAQUE, &mark, 1) == 1 && mark == 'y')
                 return 0;
         for (size_t lower = 0; lower <= k; lower++) { /* the layers below, then the host */
                 if (lower == k && !hid_the_host(f, root, path))
                         continue;
                 struct pv_pathfd dir = lower == k ? f->s->roots[root].target : pv_layer_fd(f->s, root, lower);
                 pv_auto_fd below = pv_path_openat(dir, path, O_PATH | O_DIRECTORY, 0);
+                r.stays = lower < k && f->shared[lower];
                 if (below >= 0 && each_name(below, write_whiteout, &r) < 0)
                         return fail_at(f, root, path, "write whiteouts into");
         }
@@ -150,7 +155,7 @@ static int reveal(struct forgetting *f, unsigned root, size_t k, const char *pat
                 if (reveal_dir(f, root, k, queue.v[i], i == 0, &queue) < 0)
                         return -1;
         pv_auto_fd fd = open_in_layer(f, root, k, path);
-        if (fd < 0 || (fremovexattr(fd, OPAQUE_XATTR) < 0 && errno != ENODATA))
+        if (fd < 0 || (fremovexattr(fd, PV_LAYER_OPAQUE) < 0 && errno != ENODATA))
                 return fail_at(f, root, path, "take the opaque mark from");
         return 0;
 }
@@ -160,7 +165,7 @@ static int reveal_if_opaque(struct forgetting *f, unsigned root, const char *pat
         for (size_t k = 0; k < f->s->n_layers; k++) {
                 char mark = 0;
                 pv_auto_fd fd = f->shared[k] ? -1 : open_in_layer(f, root, k, path);
-                if (fd >= 0 && fgetxattr(fd, OPAQUE_XATTR, &mark, 1) == 1 && mark == 'y' &&
+                if (fd >= 0 && fgetxattr(fd, PV_LAYER_OPAQUE, &mark, 1) == 1 && mark == 'y' &&
                     reveal(f, root, k, path) < 0)
                         return -1;
         }
@@ -236,22 +241,43 @@ static int keep_dir(struct forgetting *f, const struct pv_change *x, size_t k, c
         return 0;
 }
 
-static int remove_in_layer(struct forgetting *f, const struct pv_change *x, size_t k, const char *name, bool *stays)
+/* What the change hides in that layer, by not being a directory or by being opaque, would show when it is gone. */
+struct removal {
+        bool dead;  /* nothing of the layers below showed */
+        bool stays; /* there is still an entry */
+};
+
+static int remove_in_layer(struct forgetting *f, const struct pv_change *x, size_t k, const char *name,
+                           struct removal *r)
 {
         struct stat st;
         int dir = f->parent[k];
         if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
                 return errno == ENOENT ? 0 : -1;
         if (f->shared[k]) {
-                *stays = true;
+                r->stays = true;
                 return 0;
         }
-        if (unlinkat(dir, name, S_ISDIR(st.st_mode) ? AT_REMOVEDIR : 0) == 0 || errno == ENOENT)
+        if (r->dead)
+                return pv_path_remove_tree(dir, name, f->err);
+        bool opaque = S_ISDIR(st.st_mode) && pv_layer_is_opaque(dir, name);
+        if (unlinkat(dir, name, S_ISDIR(st.st_mode) ? AT_REMOVEDIR : 0) == 0 || errno == ENOENT) {
+                r->dead = opaque;
                 return 0;
+        }
         if (!S_ISDIR(st.st_mode) || (errno != ENOTEMPTY && errno != EEXIST))
                 return -1;
-        *stays = true;
+        r->stays = true;
         return keep_dir(f, x, k, name);
+}
+
+/* Does a layer that stays as it is decide on that path, once the layers above it say nothing? */
+static bool is_in_shared(const struct forgetting *f, const struct pv_change *x)
+{
+        for (size_t k = 0; k < f->s->n_layers; k++)
+                if (f->shared[k] && pv_layer_decides(f->s, x->root, k, x->path))
+                        return true;
+        return false;
 }
 
 static int forget_root_dir(struct forgetting *f, const struct pv_change *x)
@@ -270,16 +296,94 @@ static int forget_entry(struct forgetting *f, size_t i)
         if (!*x->path)
                 return forget_root_dir(f, x);
         open_parents(f, x);
-        for (size_t k = 0; k < f->s->n_layers; k++) {
-                bool stays = false;
+        o->in_shared = is_in_shared(f, x);
+        /* What was applied stays above what a shared layer has, or hides: that would show instead of the host's. */
+        bool all_stay = f->fate == PV_CHANGES_APPLIED && o->in_shared;
+        o->remains = all_stay;
+        struct removal r = { .dead = !S_ISDIR(x->now.mode) };
+        for (size_t k = f->s->n_layers; k-- > 0 && !all_stay;) {
+                r.stays = false;
                 if (f->parent[k] < 0)
                         continue;
-                if (remove_in_layer(f, x, k, last_name(x->path), &stays) < 0)
+                if (remove_in_layer(f, x, k, last_name(x->path), &r) < 0)
                         return fail_at(f, x->root, x->path, "remove");
-                o->remains = o->remains || stays;
-                o->in_shared = o->in_shared || (stays && f->shared[k]);
+                o->remains = o->remains || r.stays;
         }
         return o->remains && S_ISDIR(x->now.mode) ? reveal_if_opaque(f, x->root, x->path) : 0;
+}
+
+/*
+ * Directories that were in the layers for what is in them alone. Empty they would still stand for the host's own in
+ * the view, whatever the host makes of that later. Those that look like the host's can go unseen.
+ */
+
+static bool looks_like_host(const struct forgetting *f, unsigned root, const char *path, int parent)
+{
+        const char *name = NULL;
+        struct pv_facts staged, host;
+        pv_auto_arena text = { 0 };
+        pv_auto_pathfd at = PV_PATHFD_INIT;
+        return pv_path_open_parent(f->s->roots[root].target, path, &at, &name) == 0 &&
+               pv_facts_get(at.fd, name, &text, &host) == 0 && S_ISDIR(host.mode) &&
+               pv_facts_get(parent, name, &text, &staged) == 0 && staged.mode == host.mode && staged.uid == host.uid &&
+               staged.gid == host.gid && pv_facts_get_xattrs(at.fd, name, PV_FACTS_HOST, &host.xattrs) == 0 &&
+               pv_facts_get_xattrs(parent, name, PV_FACTS_STAGED, &staged.xattrs) == 0 && staged.xattrs == host.xattrs;
+}
+
+/* 1: it is in no layer (any more); 0: it is needed; -1. */
+static int remove_if_empty(struct forgetting *f, unsigned root, char *path)
+{
+        const struct pv_change *x = find_change(f, root, path);
+        const char *name = last_name(path);
+        int newest = -1;
+        if (x && !f->selected[x - f->c->item])
+                return 0;
+        open_parents(f, &(struct pv_change){ .root = root, .path = path });
+        for (size_t k = 0; k < f->s->n_layers; k++) {
+                struct stat st;
+                if (f->parent[k] < 0 || (fstatat(f->parent[k], name, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT))
+                        continue;
+                if (f->shared[k] || !S_ISDIR(st.st_mode) || pv_layer_is_opaque(f->parent[k], name))
+                        return 0;
+                newest = f->parent[k];
+        }
+        if (newest >= 0 && !looks_like_host(f, root, path, newest))
+                return 0;
+        for (size_t k = 0; k < f->s->n_layers; k++) /* the oldest first: the newest is the one that shows */
+                if (f->parent[k] >= 0 && unlinkat(f->parent[k], name, AT_REMOVEDIR) < 0 && errno != ENOENT)
+                        return errno == ENOTEMPTY || errno == EEXIST ? 0 : fail_at(f, root, path, "remove");
+        if (x)
+                f->outcome[x - f->c->item] = (struct outcome){ 0 };
+        f->empty = pv_realloc(f->empty, f->n_empty + 1, sizeof *f->empty);
+        f->empty[f->n_empty++] = (struct pv_rebase){ .root = root, .path = pv_strdup(path) };
+        return 1;
+}
+
+static int remove_empty(struct forgetting *f)
+{
+        pv_auto_free char *last = NULL; /* looked at before */
+        for (size_t i = f->c->n; i-- > 0;) {
+                if (i + 1 < f->c->n && f->c->item[i].root != f->c->item[i + 1].root) {
+                        free(last);
+                        last = NULL;
+                }
+                if (!f->selected[i])
+                        continue;
+                pv_auto_free char *dir = pv_strdup(f->c->item[i].path);
+                for (char *slash; (slash = strrchr(dir, '/'));) {
+                        *slash = '\0';
+                        if (last && pv_streq(last, dir))
+                                break;
+                        free(last);
+                        last = pv_strdup(dir);
+                        int r = remove_if_empty(f, f->c->item[i].root, dir);
+                        if (r < 0)
+                                return -1;
+                        if (r == 0)
+                                break;
+                }
+        }
+        return 0;
 }
 
 /* Preimages */
@@ -325,7 +429,13 @@ static int cover_dropped(struct forgetting *f, struct pv_facts *facts, struct pv
 {
         for (size_t i = 0; i < f->c->n; i++) {
                 const struct pv_change *x = &f->c->item[i];
-                if (must_cover(f, i) && pv_layer_cover(f->s, x->root, x->path, text, &facts[i], f->err) < 0)
+                if (!must_cover(f, i))
+                        continue;
+                if (pv_layer_cover(f->s, x->root, x->path, text, &facts[i], f->err) < 0)
+                        return -1;
+                /* Below what was no directory nothing showed, and nothing of it is a change. */
+                if (!S_ISDIR(x->now.mode) && S_ISDIR(facts[i].mode) &&
+                    pv_layer_cover_entries(f->s, x->root, x->path, f->err) < 0)
                         return -1;
         }
         return 0;
@@ -335,7 +445,7 @@ static int forget_preimages(struct forgetting *f)
 {
         size_t n = 0;
         pv_auto_arena text = { 0 };
-        pv_auto_free struct pv_rebase *list = pv_calloc(f->c->n, sizeof *list);
+        pv_auto_free struct pv_rebase *list = pv_calloc(f->c->n + f->n_empty, sizeof *list);
         pv_auto_free struct pv_facts *facts = pv_calloc(f->c->n, sizeof *facts);
         if (cover_dropped(f, facts, &text) < 0)
                 return -1;
@@ -347,6 +457,11 @@ static int forget_preimages(struct forgetting *f)
                                                 .path = f->c->item[i].path,
                                                 .facts = none ? NULL : &facts[i] };
         }
+        for (size_t i = 0; i < f->n_empty; i++)
+                if (!is_selected(f, f->empty[i].root, f->empty[i].path))
+                        list[n++] = f->empty[i];
+        if (f->n_empty)
+                pv_rebase_sort(list, n);
         for (unsigned root = 0; root < f->s->n_roots; root++)
                 if (pv_rebase_root(f->s, root, list, n, PV_PREIMAGE_CACHED, f->err) < 0)
                         return -1;
@@ -360,6 +475,8 @@ static int forget(struct forgetting *f)
         for (size_t i = f->c->n; i-- > 0;)
                 if (f->selected[i] && forget_entry(f, i) < 0)
                         return -1;
+        if (remove_empty(f) < 0)
+                return -1;
         close_parents(f);
         return forget_preimages(f);
 }
@@ -377,6 +494,9 @@ int pv_changes_forget(struct pv_stage *s, const struct pv_changes *c, const bool
         int r = forget(&f);
         close_parents(&f);
         pv_layers_close_up(s, &f.opened);
+        for (size_t i = 0; i < f.n_empty; i++)
+                free((char *)(uintptr_t)f.empty[i].path);
+        free(f.empty);
         free(f.parent);
         free(f.outcome);
         free(f.shared);

@@ -205,6 +205,27 @@ static void keep_what_is_within(struct pv_plan_list *p)
         }
 }
 
+/*
+ * A new directory that moved as one held all that showed at its path; what older layers have there was hidden by it,
+ * and would show now.
+ */
+static int remove_hidden(struct pv_engine *e, const struct pv_item *it, struct pv_err *err)
+{
+        for (uint32_t k = it->layer; k-- > 0;) {
+                struct pv_place at;
+                if (e->shared[k] || pv_place_layer(e, it->root, k, it->path, &at) < 0)
+                        continue;
+                if (pv_path_remove_tree(at.dirfd, at.name, err) < 0)
+                        return pv_err_wrap(err, "%s in the stage", it->path);
+        }
+        return 0;
+}
+
+static bool moved_as_one(const struct pv_item *it)
+{
+        return it->flags & PV_ITEM_MOVED_TREE && it->at == PV_AT_LAYER;
+}
+
 static int settle(struct pv_engine *e, const struct pv_changes *changes, const bool *selected, struct pv_err *err)
 {
         struct pv_plan_list *p = e->plan;
@@ -217,6 +238,8 @@ static int settle(struct pv_engine *e, const struct pv_changes *changes, const b
                 bool came_along = p->item[i].flags & PV_ITEM_GROUPED && moved[p->item[i].slot];
                 if (counts(p, i) && !came_along &&
                     (keep_original(e, &p->item[i], err) < 0 || keep_staged(e, &p->item[i], err) < 0))
+                        return -1;
+                if (counts(p, i) && moved_as_one(&p->item[i]) && remove_hidden(e, &p->item[i], err) < 0)
                         return -1;
         }
         if (!changes || p->marks & PV_MARK_PARTLY) {

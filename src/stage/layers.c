@@ -77,6 +77,31 @@ int pv_layer_open_dir(struct pv_stage *s, size_t root, size_t layer, const char 
         return pv_path_openat(top, path, O_RDONLY | O_DIRECTORY, 0);
 }
 
+bool pv_layer_is_opaque(int dirfd, const char *name)
+{
+        char mark = 0;
+        pv_auto_fd fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        return fd >= 0 && fgetxattr(fd, PV_LAYER_OPAQUE, &mark, 1) == 1 && mark == 'y';
+}
+
+bool pv_layer_decides(struct pv_stage *s, size_t root, size_t layer, const char *path)
+{
+        pv_auto_fd dir = openat(pv_layer_fd(s, root, layer).fd, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        pv_auto_free char *names = pv_strdup(path);
+        char *rest = names, *name;
+        while (dir >= 0 && (name = strsep(&rest, "/"))) {
+                struct stat st;
+                if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+                        return errno != ENOENT; /* what cannot be looked at is left as it is */
+                if (!rest || !S_ISDIR(st.st_mode) || pv_layer_is_opaque(dir, name))
+                        return true;
+                int next = openat(dir, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+                (void)close(dir);
+                dir = next;
+        }
+        return dir < 0;
+}
+
 void pv_layers_close_up(struct pv_stage *s, struct pv_opened *opened)
 {
         while (opened->n > 0) { /* the deepest first */

@@ -33,10 +33,20 @@ int pv_layer_open_dir(struct pv_stage *s, size_t root, size_t layer, const char 
 void pv_layers_close_up(struct pv_stage *s, struct pv_opened *opened);
 
 /*
+ * Whether a layer decides on a path, whatever the layers below it and the host have there: by an entry of its own, or
+ * by something above the path that is opaque or no directory.
+ */
+bool pv_layer_decides(struct pv_stage *s, size_t root, size_t layer, const char *path);
+
+/*
  * Makes the directory of the newest layer for each root, empty and looking like the target's own directory: what the
  * command sees of it (mode, owner, attributes) is the upper's.
  */
 int pv_layers_make_top(struct pv_stage *s, struct pv_err *err);
+
+#define PV_LAYER_OPAQUE "user.overlay.opaque"
+/* Whether a directory in a layer hides all that the layers below it and the host have there. */
+bool pv_layer_is_opaque(int dirfd, const char *name);
 
 /* Makes the directory parent/name with mode, owner, times and attributes of the directory `like`. 0, or -1 with errno. */
 int pv_layer_make_like(int parent, const char *name, int like);

@@ -105,12 +105,17 @@ static int by_path(const void *a, const void *b)
         return pv_path_order(x->path, y->path);
 }
 
+void pv_rebase_sort(struct pv_rebase *paths, size_t n)
+{
+        qsort(paths, n, sizeof *paths, by_path);
+}
+
 int pv_stage_rebase(struct pv_stage *s, const struct pv_rebase *paths, size_t n, struct pv_err *err)
 {
         pv_auto_free struct pv_rebase *sorted = pv_calloc(n, sizeof *sorted);
         if (n)
                 memcpy(sorted, paths, n * sizeof *sorted);
-        qsort(sorted, n, sizeof *sorted, by_path);
+        pv_rebase_sort(sorted, n);
         for (unsigned root = 0; root < s->n_roots; root++)
                 if (pv_rebase_root(s, root, sorted, n, PV_PREIMAGE_DURABLE, err) < 0)
                         return pv_err_wrap(err, "stage %s", s->dir);

@@ -12,5 +12,7 @@
  */
 int pv_rebase_root(struct pv_stage *s, unsigned root, const struct pv_rebase *paths, size_t n,
                    enum pv_preimage_flags flags, struct pv_err *err);
+/* Into the order of a change list. */
+void pv_rebase_sort(struct pv_rebase *paths, size_t n);
 
 #endif

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is applied or dropped leaves the layers without a trace: the view shows neither more nor less afterwards.
+
+Sequences over several layers (checkpoints, continued runs, forks), each reduced from a random one that once failed.
+"""
+import subprocess
+
+import pytest
+
+# A line for each path: its type and, of a link, where to, of a file, what is in it.
+LOOK = r"""find . -mindepth 1 | LC_ALL=C sort | while read -r p; do
+        if [ -L "$p" ]; then echo "$p -> $(readlink "$p")"
+        elif [ -d "$p" ]; then echo "$p/"
+        elif [ -f "$p" ]; then echo "$p $(cat "$p")"
+        else echo "$p ?"; fi; done"""
+ALL = ("--all", "--keep-times")
+
+
+class Play:
+    """A workspace, in which shell scripts run as the command of a job or on the host."""
+
+    def __init__(self, pvisor, here):
+        self.pvisor, self.here = pvisor, here
+
+    def __call__(self, *args):
+        return self.pvisor(*args, cwd=self.here)
+
+    def run(self, script, *options):
+        self("run", "-q", "--stage", *options, "--", "sh", "-euc", script)
+
+    def run_on(self, script):
+        """A job on the layers of the last one, which stay as they are."""
+        self("fork", "last", "--", "sh", "-euc", script)
+
+    def run_above(self, script):
+        """In the last job itself, with what it had in a layer below."""
+        self("checkpoint", "last")
+        self.run(script, "--continue", "last")
+
+    def host(self, script):
+        subprocess.run(["sh", "-euc", script], cwd=self.here, check=True)
+
+    def on_host(self):
+        return subprocess.run(["sh", "-c", LOOK], cwd=self.here, check=True, capture_output=True, text=True).stdout
+
+    def in_view(self):
+        return self("inspect", "last", "--", "sh", "-c", LOOK).out
+
+    def apply(self, *what):
+        before = self.in_view()
+        self("apply", *what, "--keep-times")
+        assert self.in_view() == before, "an apply changed the view"
+
+    def apply_all(self):
+        self.apply("--all")
+        assert self.on_host() == self.in_view()
+
+
+@pytest.fixture
+def play(pvisor, make_workspace):
+    return lambda files: Play(pvisor, make_workspace(files, git=False))
+
+
+def test_a_directory_held_for_what_was_applied_follows_the_host_again(play):
+    p = play({"d/e/a": "old\n", "other": "old\n"})
+    p.run("echo new > d/e/a; echo new > other")
+    p.apply("--path", "d/e/a")
+    p.host("rm -r d; ln -s other d")
+    assert "./d -> other\n" in p.in_view()
+    p.apply_all()
+
+
+def test_a_directory_held_for_what_was_dropped_follows_the_host_again(play):
+    p = play({"d/e/a": "old\n", "other": "old\n"})
+    p.run("echo new > d/e/a; echo new > other")
+    p("drop", "--path", "d/e/a")
+    p.host("rm -r d; echo file > d")
+    assert "./d file\n" in p.in_view()
+
+
+def test_a_mode_that_is_staged_outlives_what_was_applied_below_it(play):
+    p = play({"d/a": "old\n"})
+    p.run("echo new > d/a; chmod 700 d")
+    p.apply("--path", "d/a")
+    assert p("inspect", "last", "--", "stat", "-c", "%a", "d").out == "700\n"
+
+
+@pytest.mark.parametrize("above", ["echo file > d", "ln -s other d", "mkdir d", "mkdir d; echo new > d/c"],
+                         ids=["file", "link", "directory", "directory-with-a-file"])
+@pytest.mark.parametrize("how", ["run_above", "run_on"])
+def test_what_a_layer_hid_stays_hidden_when_what_hid_it_is_applied(above, how, play):
+    p = play({"other": "old\n"})
+    p.run("mkdir d d/sub; echo one > d/a; echo two > d/sub/b")
+    getattr(p, how)("rm -r d; " + above)
+    p.apply_all()
+
+
+@pytest.mark.parametrize("how", ["run_above", "run_on"])
+def test_a_directory_of_the_host_that_a_lower_layer_changed_can_become_a_file(how, play):
+    p = play({"d/a": "old\n", "d/b": "old\n"})
+    p.run("echo new > d/a; mkdir d/c")
+    getattr(p, how)("rm -r d; echo file > d")
+    p.apply_all()
+
+
+@pytest.mark.parametrize("how", ["run_above", "run_on"])
+@pytest.mark.parametrize("below", ["rm d; echo file > d", "rm d; mkdir d; echo x > d/x"], ids=["file", "directory"])
+def test_what_stands_on_what_hides_the_host_can_be_applied(below, how, play):
+    p = play({"d@": "nowhere"})
+    p.run(below)
+    getattr(p, how)("rm -rf d; mkdir d; echo new > d/c; mkdir d/e; echo new > d/e/f")
+    p.apply_all()
+    p("undo")
+    assert p.on_host() == "./d -> nowhere\n"
+    p.apply_all()
+
+
+def test_what_a_fork_puts_into_its_parents_new_directory_can_be_applied(play):
+    p = play({"other": "old\n"})
+    p.run("mkdir d; echo one > d/a")
+    p.run_on("echo two > d/b; rm d/a")
+    p.apply_all()
+
+
+def test_a_deletion_in_a_directory_made_again_above_a_shared_layer_can_be_applied(play):
+    p = play({"d/a": "old\n", "d/b": "old\n"})
+    p.run("echo new > d/a; echo new > d/x")
+    p.run_on("rm -r d; mkdir d; echo newer > d/b")
+    p.apply_all()
+
+
+def test_dropping_a_link_in_a_fork_does_not_show_what_it_hid_of_the_parents(play):
+    p = play({"d/a": "old\n", "other": "old\n"})
+    p.run("echo new > d/a; echo new > d/b; mkdir d/c; echo new > d/c/x")
+    p.run_on("rm -r d; ln -s other d; echo new > other")
+    p("drop", "--path", "d")
+    assert p.in_view() == "./d/\n./d/a old\n./other new\n"
