@@ -202,6 +202,21 @@ def test_a_read_share_is_read_only_and_its_sockets_are_inert(inside, sandbox, sh
         os.close(reader)
 
 
+def test_read_shares_of_one_place_show_nothing_else_of_it(inside, sandbox, share):
+    """Several of one directory are parts of one overlay: each is inert, and none leads to what lies beside it."""
+    for name in ("one", "two"):
+        (share / name).mkdir()
+        (share / name / "file").write_text(f"{name}\n")
+        os.link(share / "sock", share / name / "sock")
+    options = [*sandbox, *(word for name in ("one", "two", "sub") for word in ("--mount", f"{share}/{name}:read"))]
+    assert inside(options, f"cat {share}/one/file {share}/two/file {share}/sub/deep") == "one\ntwo\ndeep\n"
+    assert inside(options, f"ls {share}; ls -d {share}/one/../file 2>/dev/null || echo refused").split() == [
+        "one", "sub", "two", "refused"]
+    for name in ("one", "two"):
+        assert inside(options, f"touch {share}/{name}/new 2>/dev/null || echo refused") == "refused\n"
+        assert inside(options, f"cd {share}/{name} && {CONNECT} 2>/dev/null || echo refused") == "refused\n"
+
+
 def test_a_write_share_is_the_hosts_own(inside, sandbox, share):
     options = [*sandbox, "--mount", f"{share}:write"]
     assert inside(options, f"cd {share} && {CONNECT}") == "connected\n"

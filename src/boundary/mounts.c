@@ -32,7 +32,9 @@ struct build {
         struct pv_pathfd root;   /* the new root, or the host's */
         struct pv_pathfd parent; /* of the last place that was opened, with its path: the next one is often beside it */
         char *parent_path;
-        unsigned n_uppers; /* throw-away uppers made in in->scratch */
+        unsigned n_uppers;      /* throw-away uppers made in in->scratch */
+        struct pv_pathfd share; /* one overlay of share_base, for all that is shown of it; -1: it cannot be made */
+        char *share_base;
         struct pv_mounts_out *out;
 };
 
@@ -296,10 +298,81 @@ static int mount_layers(struct build *b, struct layers *l, const struct pv_view_
         return attach(b, *out, s->dst, true, err);
 }
 
+/*
+ * A read-only overlay of src on the scratch file system, to take parts of or to look at by its descriptor; it goes with
+ * that. A mount that never was anywhere would be dissolved as its last descriptor is closed, by the exec, which then
+ * waits for RCU; and before Linux 6.15 no part of it could be cloned.
+ */
+static int make_share(struct build *b, const char *src, int *out, struct pv_err *err)
+{
+        static const struct pv_strv nothing = { 0 };
+        auto_layers l = LAYERS_INIT;
+        pv_auto_pathfd place = PV_PATHFD_INIT;
+        pv_auto_fd mnt = -1;
+        if (add_source(b, &l, src, &nothing, err) < 0 || make_overlay(b, &l, &mnt, err) < 0 ||
+            pv_scratch_dir(&b->scratch, 0700, &place, err) < 0)
+                return -1;
+        if (move_mount(mnt, "", place.fd, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "mount a share of %s", src);
+        *out = pv_fd_steal(&mnt);
+        return 0;
+}
+
+/* The directory that src and its relatives among the read-only sources lie in; NULL when src has none. */
+static char *common_base(const struct pv_view *view, const char *src)
+{
+        size_t first = 1 + strcspn(src + 1, "/"), len = strlen(src);
+        bool related = false;
+        for (size_t i = 0; i < view->n; i++) {
+                const struct pv_view_step *s = &view->v[i];
+                if (s->op != PV_VIEW_READ || s->masks.n > 0 || strncmp(s->src, src, first) != 0 ||
+                    pv_streq(s->src, src))
+                        continue;
+                size_t same = 0, end = 0;
+                for (; same < len && s->src[same] == src[same]; same++)
+                        if (src[same] == '/')
+                                end = same;
+                if (end < first)
+                        continue;
+                related = true;
+                len = end;
+        }
+        return related ? pv_strndup(src, len) : NULL;
+}
+
+/*
+ * Directories of HOME that PATH names are many, and each overlay costs waits for RCU when it is dissolved: one of what
+ * they have in common serves them all, and each is a bind of its part. It cannot be made where something is mounted
+ * below that, and does not lead through links: then each has its own. 1: shown; 0: it has to have its own.
+ */
+static int show_shared(struct build *b, const struct pv_view_step *s, struct pv_err *err)
+{
+        if (!b->share_base || !pv_path_is_within(s->src, b->share_base)) {
+                pv_auto_free char *base = common_base(b->in->view, s->src);
+                if (!base)
+                        return 0;
+                free(b->share_base);
+                b->share_base = base;
+                base = NULL;
+                pv_pathfd_closep(&b->share);
+                (void)make_share(b, b->share_base, &b->share.fd, &(struct pv_err){ 0 });
+        }
+        if (b->share.fd < 0 || pv_streq(s->src, b->share_base))
+                return 0;
+        pv_auto_fd dir = pv_path_openat(b->share, s->src + strlen(b->share_base) + 1, O_PATH | O_DIRECTORY, 0);
+        pv_auto_fd mnt = dir < 0 ? -1 : open_tree(dir, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+        if (mnt < 0)
+                return 0;
+        return attach(b, mnt, s->dst, true, err) < 0 ? -1 : 1;
+}
+
 static int step_read(struct build *b, const struct pv_view_step *s, struct pv_err *err)
 {
         auto_layers l = LAYERS_INIT;
         pv_auto_fd mnt = -1;
+        int shared = s->masks.n > 0 ? 0 : show_shared(b, s, err);
+        if (shared != 0)
+                return shared < 0 ? -1 : 0;
         if (add_source(b, &l, s->src, &s->masks, err) < 0)
                 return -1;
         return mount_layers(b, &l, s, &mnt, err);
@@ -432,26 +505,6 @@ static int step_proc(struct build *b, const struct pv_view_step *s, struct pv_er
         return b->in->view->base == PV_VIEW_NEW_ROOT ? protect_proc(mnt, err) : 0;
 }
 
-/*
- * As step_read() would show it. The probes use the descriptor, and nothing of it stays: it is attached to the scratch
- * file system only to be detached with that. A mount that never was anywhere would be dissolved as its last descriptor
- * is closed, by the exec, which then waits for RCU.
- */
-static int make_canary_share(struct build *b, struct pv_err *err)
-{
-        static const struct pv_strv nothing = { 0 };
-        auto_layers l = LAYERS_INIT;
-        pv_auto_pathfd place = PV_PATHFD_INIT;
-        if (!b->in->canary)
-                return 0;
-        if (add_source(b, &l, b->in->canary, &nothing, err) < 0 || make_overlay(b, &l, &b->out->share, err) < 0 ||
-            pv_scratch_dir(&b->scratch, 0700, &place, err) < 0)
-                return -1;
-        if (move_mount(b->out->share, "", place.fd, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
-                return pv_err_set(err, PV_ERR_SYS, errno, "mount the canaries");
-        return 0;
-}
-
 /* ---- the engine ---- */
 
 static int (*const steps[])(struct build *, const struct pv_view_step *, struct pv_err *) = {
@@ -516,7 +569,8 @@ static int build_all(struct build *b, struct pv_err *err)
         for (size_t i = 0; i < view->n; i++)
                 if (steps[view->v[i].op](b, &view->v[i], err) < 0)
                         return -1;
-        if (make_canary_share(b, err) < 0)
+        /* As step_read() would show it; the probes use the descriptor. */
+        if (b->in->canary && make_share(b, b->in->canary, &b->out->share, err) < 0)
                 return -1;
         return view->base == PV_VIEW_NEW_ROOT ? enter_new_root(b, err) : leave_scratch(b, err);
 }
@@ -528,12 +582,15 @@ int pv_mounts_enter(const struct pv_mounts_in *in, struct pv_mounts_out *out, st
                 .scratch = PV_SCRATCH_INIT,
                 .root = PV_PATHFD_INIT,
                 .parent = PV_PATHFD_INIT,
+                .share = PV_PATHFD_INIT,
                 .out = out,
         };
         mode_t mask = umask(0);
         int r = build_all(&b, err);
         (void)umask(mask);
         forget_parent(&b);
+        pv_pathfd_closep(&b.share);
+        free(b.share_base);
         pv_scratch_close(&b.scratch);
         pv_pathfd_closep(&b.root);
         return r;
