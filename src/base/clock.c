@@ -29,6 +29,13 @@ uint64_t pv_clock_monotonic_ms(void)
         return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
+uint64_t pv_clock_monotonic_us(void)
+{
+        struct timespec t;
+        (void)clock_gettime(CLOCK_MONOTONIC, &t);
+        return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
 int pv_clock_compare(const struct timespec *a, const struct timespec *b)
 {
         if (a->tv_sec != b->tv_sec)

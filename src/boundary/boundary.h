@@ -98,6 +98,22 @@ void pv_boundary_watch_remove(struct pv_boundary *b, struct pv_boundary_watch *w
 /* Sends a signal to the command as kill(2) of the supervisor would have; one that ends is noted as told to end. */
 void pv_boundary_signal(struct pv_boundary *b, int sig);
 
+struct pv_boundary_frozen {
+        unsigned threads; /* that stand still */
+        unsigned us;      /* how long that took */
+};
+/* frozen is NULL on failure: nothing is frozen then. */
+typedef void pv_boundary_frozen_fn(void *ctx, const struct pv_boundary_frozen *frozen, const struct pv_err *failure);
+/*
+ * Stops every process of the sandbox but pVisor's own, so that they do not notice afterwards; what was stopped stays
+ * stopped. done is called once, within pv_boundary_wait(), when they stand still or did not after timeout_ms (not when
+ * it is thawed before). PV_ERR_BUSY: it is frozen already.
+ */
+int pv_boundary_freeze(struct pv_boundary *b, unsigned timeout_ms, pv_boundary_frozen_fn *done, void *ctx,
+                       struct pv_err *err);
+/* Lets them go on. Not frozen is silence. */
+void pv_boundary_thaw(struct pv_boundary *b);
+
 /*
  * Watches until the command has ended and nothing of the sandbox lives any more: forwards signals, keeps the
  * terminal's foreground right (stop, continue), enforces the time limit (TERM, grace, KILL).

@@ -252,7 +252,14 @@ static int await_exec(struct pv_launch *l, struct pv_err *err)
         struct pv_boundary *b = l->b;
         if (await_report(l, err) < 0)
                 return -1;
-        if (pv_report_collect(l->report[0], l->obs, b->views, b->n_views, b->net, err) < 0) {
+        const struct pv_report_sink sink = {
+                .obs = l->obs,
+                .views = b->views,
+                .n_views = b->n_views,
+                .net = b->net,
+                .helper = &b->helper,
+        };
+        if (pv_report_collect(l->report[0], &sink, err) < 0) {
                 if (err->kind == PV_ERR_UNSUPPORTED && err->sys == EPERM && !err->hint[0])
                         (void)pv_userns_explain(EPERM, err);
                 return -1;
@@ -267,7 +274,7 @@ static struct pv_boundary *new_boundary(const struct pv_boundary_spec *spec)
         sigset_t set;
         pv_supervise_signals(&set);
         (void)sigprocmask(SIG_BLOCK, &set, &b->old_mask);
-        b->init_pidfd = b->control = b->tty.fd = -1;
+        b->init_pidfd = b->control = b->tty.fd = b->helper = -1;
         b->timeout_ms = spec->plan->limits.timeout_ms;
         for (size_t i = 0; i < PV_BOUNDARY_NET_FDS; i++)
                 b->net[i] = -1;
@@ -344,6 +351,7 @@ void pv_boundary_free(struct pv_boundary *b)
 {
         if (!b)
                 return;
+        pv_boundary_thaw(b);
         if (b->ambient)
                 end_ambient(b);
         pv_pid_killp(&b->init);
@@ -352,6 +360,7 @@ void pv_boundary_free(struct pv_boundary *b)
         pv_tty_close(&b->tty);
         pv_fd_closep(&b->init_pidfd);
         pv_fd_closep(&b->control);
+        pv_fd_closep(&b->helper);
         for (size_t i = 0; i < PV_BOUNDARY_NET_FDS; i++)
                 pv_fd_closep(&b->net[i]);
         for (size_t i = 0; i < b->n_views; i++)

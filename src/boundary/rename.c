@@ -175,6 +175,11 @@ int pv_rename_fork(struct pv_rename *r, enum pv_caps_keep keep, struct pv_err *e
         return 0;
 }
 
+int pv_rename_open_helper(const struct pv_rename *r)
+{
+        return r->shared ? pv_sys_pidfd_open(r->shared->helper, 0) : -1;
+}
+
 int pv_rename_hand_over(struct pv_rename *r, int listener, struct pv_err *err)
 {
         pv_auto_fd fd = listener;

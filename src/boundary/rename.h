@@ -38,6 +38,9 @@ int pv_rename_prepare(struct pv_rename *r, struct pv_err *err);
  */
 int pv_rename_fork(struct pv_rename *r, enum pv_caps_keep keep, struct pv_err *err);
 
+/* In the launcher: a pidfd of the helper; -1: there is none. The caller's. */
+int pv_rename_open_helper(const struct pv_rename *r);
+
 /*
  * Gives the listener (taken: closed here) to the helper, and a copy to pid 1 for the day the helper dies. -1: the
  * helper ends. Closes the launcher's ends.

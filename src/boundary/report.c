@@ -7,7 +7,7 @@
 #include "base/str.h"
 #include "boundary/boundary.h"
 
-enum kind { REPORT_OBSERVATIONS = 1, REPORT_ERROR, REPORT_VIEW, REPORT_NET };
+enum kind { REPORT_OBSERVATIONS = 1, REPORT_ERROR, REPORT_VIEW, REPORT_NET, REPORT_HELPER };
 
 struct head {
         int kind;
@@ -63,6 +63,11 @@ void pv_report_net(int fd, size_t index, int net)
         send_parts(fd, (struct head){ .kind = REPORT_NET, .index = (unsigned)index }, NULL, 0, net);
 }
 
+void pv_report_helper(int fd, int pidfd)
+{
+        send_parts(fd, (struct head){ .kind = REPORT_HELPER }, NULL, 0, pidfd);
+}
+
 union body {
         struct pv_observation observations[OBSERVATIONS_A_MESSAGE];
         struct pv_err failure;
@@ -108,32 +113,49 @@ static void take_observations(const struct head *head, const union body *body, s
                 obs->n = head->index + head->count;
 }
 
-int pv_report_collect(int fd, struct pv_observations *obs, int *views, size_t n_views, int *net, struct pv_err *err)
+/* The place of a descriptor that came; NULL: there is none for it. */
+static int *place_of(const struct pv_report_sink *sink, const struct head *head)
+{
+        if (head->kind == REPORT_VIEW && head->index < sink->n_views)
+                return &sink->views[head->index];
+        if (head->kind == REPORT_NET && sink->net && head->index < PV_BOUNDARY_NET_FDS)
+                return &sink->net[head->index];
+        return head->kind == REPORT_HELPER ? sink->helper : NULL;
+}
+
+static void take(const struct pv_report_sink *sink, const struct head *head, const union body *body, size_t len,
+                 int *passed, struct pv_err *failure)
+{
+        int *place = *passed >= 0 ? place_of(sink, head) : NULL;
+        if (head->kind == REPORT_OBSERVATIONS) {
+                take_observations(head, body, len, sink->obs);
+        } else if (head->kind == REPORT_ERROR && len == sizeof body->failure && failure->kind == PV_ERR_NONE) {
+                *failure = body->failure;
+        } else if (place) {
+                pv_fd_closep(place);
+                *place = pv_fd_steal(passed);
+        }
+}
+
+int pv_report_collect(int fd, const struct pv_report_sink *sink, struct pv_err *err)
 {
         struct head head;
+        struct pv_err failure = PV_ERR_INIT;
         pv_auto_free union body *body = pv_calloc(1, sizeof *body);
-        int failed = 0;
         for (;;) {
                 pv_auto_fd passed = -1;
                 ssize_t n = receive(fd, &head, body, &passed);
-                if (n == 0)
-                        return failed;
                 if (n < 0)
                         return pv_err_set(err, PV_ERR_SYS, errno, "read the launcher's report");
-                size_t len = (size_t)n - sizeof head;
-                if (head.kind == REPORT_OBSERVATIONS) {
-                        take_observations(&head, body, len, obs);
-                } else if (head.kind == REPORT_ERROR && len == sizeof body->failure && !failed) {
-                        *err = body->failure;
-                        failed = -1;
-                } else if (head.kind == REPORT_VIEW && head.index < n_views && passed >= 0) {
-                        pv_fd_closep(&views[head.index]);
-                        views[head.index] = pv_fd_steal(&passed);
-                } else if (head.kind == REPORT_NET && head.index < PV_BOUNDARY_NET_FDS && passed >= 0) {
-                        pv_fd_closep(&net[head.index]);
-                        net[head.index] = pv_fd_steal(&passed);
-                }
+                if (n == 0)
+                        break;
+                if ((size_t)n >= sizeof head)
+                        take(sink, &head, body, (size_t)n - sizeof head, &passed, &failure);
         }
+        if (failure.kind == PV_ERR_NONE)
+                return 0;
+        *err = failure;
+        return -1;
 }
 
 int pv_message_send(int fd, int kind, int value)

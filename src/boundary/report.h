@@ -21,14 +21,22 @@ void pv_report_observations(int fd, const struct pv_observations *obs);
 void pv_report_error(int fd, const struct pv_err *failure);
 void pv_report_view(int fd, size_t index, int view);
 void pv_report_net(int fd, size_t index, int net);
+void pv_report_helper(int fd, int pidfd); /* of the rename helper */
+
+/* Where what arrives goes; descriptors are -1 before. NULL: it is not expected, and closed. */
+struct pv_report_sink {
+        struct pv_observations *obs;
+        int *views; /* n_views of them */
+        size_t n_views;
+        int *net; /* PV_BOUNDARY_NET_FDS of them: what the network namespace holds */
+        int *helper;
+};
 
 /*
- * Reads until the end. obs gets what was observed, views[i] (n of them, -1 before) the views, net[i]
- * (PV_BOUNDARY_NET_FDS of them, -1 before) what the network namespace holds. Returns 0 when the end
- * came without an error: the command was exec'd, or the sender died - the caller looks.
- * The error that was reported is the one that is set.
+ * Reads until the end. Returns 0 when it came without an error: the command was exec'd, or the sender died - the caller
+ * looks. The error that was reported is the one that is set.
  */
-int pv_report_collect(int fd, struct pv_observations *obs, int *views, size_t n, int *net, struct pv_err *err);
+int pv_report_collect(int fd, const struct pv_report_sink *sink, struct pv_err *err);
 
 enum pv_message_kind {
         PV_MESSAGE_GO = 1,       /* to pid 1: the id maps are written */

@@ -32,7 +32,8 @@ static int collect(struct pv_observations *obs, int *views, size_t n, struct pv_
                 net[i] = -1;
         (void)close(channel[1]);
         channel[1] = -1;
-        return pv_report_collect(channel[0], obs, views, n, net, err);
+        const struct pv_report_sink sink = { .obs = obs, .views = views, .n_views = n, .net = net };
+        return pv_report_collect(channel[0], &sink, err);
 }
 
 static void a_full_table_of_observations_arrives(void **state)

@@ -24,6 +24,8 @@ struct pv_boundary {
         size_t n_views;
         struct pv_boundary_watch *watches[PV_BOUNDARY_WATCHES]; /* NULL: a free place */
         size_t n_watches;                                       /* places used or freed */
+        int helper;                                             /* pidfd of the rename helper, or -1 */
+        struct pv_freezer *freezer;                             /* NULL: not frozen */
         bool told_to_end;                                       /* the end is somebody's wish, not the command's */
 };
 

@@ -66,6 +66,8 @@ static void go_on(struct watch *w, bool with_terminal)
 static void command_stopped(struct watch *w, int sig)
 {
         struct pv_boundary *b = w->b;
+        if (sig == SIGSTOP && b->freezer) /* the freezer's own, where it cannot do without */
+                return;
         w->stopped = true;
         if (b->tty.fd < 0)
                 return;

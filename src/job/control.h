@@ -89,24 +89,30 @@ void pv_control_close(struct pv_control *s);
  * The client.
  */
 
-/*
- * One request and its answer. request is taken; fds (n_fds) go with it and stay the caller's. *answer (may be NULL) is a
- * new reference. A refusal is the error that the server set. PV_ERR_STATE: the job does not run any more; PV_ERR_BUSY:
- * its supervisor does not answer.
- */
-int pv_control_call(int job_dir, json_t *request, const int *fds, size_t n_fds, json_t **answer, struct pv_err *err);
+/* What goes with a request besides its JSON; zero-initialise. */
+struct pv_control_call {
+        const int *fds; /* go with it and stay the caller's */
+        size_t n_fds;
+        int *got; /* room for PV_CONTROL_FDS_MAX descriptors of the answer (-1 where there is none); or NULL */
+        unsigned patience_ms; /* for the answer; 0: PV_CONTROL_PATIENCE_MS */
+};
 
 /*
- * The same, and the connection stays open: *conn is the caller's, close it to end what the verb holds. got: room for
- * descriptors that come with the answer (PV_CONTROL_FDS_MAX of them, -1 where there was none), or NULL.
+ * One request and its answer. request is taken; with may be NULL. *answer (may be NULL) is a new reference. A refusal is
+ * the error that the server set. PV_ERR_STATE: the job does not run any more; PV_ERR_BUSY: its supervisor does not
+ * answer.
  */
-int pv_control_begin(int job_dir, json_t *request, const int *fds, size_t n_fds, int *conn, json_t **answer, int *got,
+int pv_control_call(int job_dir, json_t *request, const struct pv_control_call *with, json_t **answer,
+                    struct pv_err *err);
+
+/* The same, and the connection stays open: *conn is the caller's, close it to end what the verb holds. */
+int pv_control_begin(int job_dir, json_t *request, const struct pv_control_call *with, int *conn, json_t **answer,
                      struct pv_err *err);
 
 /* One more packet to the server. request is taken. */
 int pv_control_send(int conn, json_t *request, const int *fds, size_t n_fds, struct pv_err *err);
 /*
- * Waits for one more packet. PV_ERR_STATE when the server has closed the connection. got as above. How long it waits
+ * Waits for one more packet. PV_ERR_STATE when the server has closed the connection. got: as above. How long it waits
  * (for ever: 0) is set with pv_control_patience(); until then PV_CONTROL_PATIENCE_MS.
  */
 int pv_control_receive(int conn, json_t **answer, int *got, struct pv_err *err);

@@ -86,29 +86,34 @@ int pv_control_receive(int conn, json_t **answer, int *got, struct pv_err *err)
         return 0;
 }
 
-int pv_control_begin(int job_dir, json_t *request, const int *fds, size_t n_fds, int *conn, json_t **answer, int *got,
+int pv_control_begin(int job_dir, json_t *request, const struct pv_control_call *with, int *conn, json_t **answer,
                      struct pv_err *err)
 {
+        static const struct pv_control_call plain = { 0 };
         pv_auto_json taken = request;
         pv_auto_fd fd = -1;
-        struct pv_err ignored = PV_ERR_INIT;
+        struct pv_err refusal = PV_ERR_INIT;
+        if (!with)
+                with = &plain;
         if (connect_to(job_dir, &fd, err) < 0)
                 return -1;
-        /* Who is refused at the door may find it closed before it has asked: the answer lies there nevertheless. */
-        if (pv_control_send(fd, json_incref(taken), fds, n_fds, err) < 0) {
-                if (err->kind != PV_ERR_STATE || pv_control_receive(fd, NULL, NULL, &ignored) == 0)
-                        return -1;
-                *err = ignored;
+        if (with->patience_ms)
+                pv_control_patience(fd, with->patience_ms);
+        if (pv_control_send(fd, json_incref(taken), with->fds, with->n_fds, err) < 0) {
+                /* Who is refused at the door finds it closed already; why lies there nevertheless. */
+                if (err->kind == PV_ERR_STATE && pv_control_receive(fd, NULL, NULL, &refusal) < 0)
+                        *err = refusal;
                 return -1;
         }
-        if (pv_control_receive(fd, answer, got, err) < 0)
+        if (pv_control_receive(fd, answer, with->got, err) < 0)
                 return -1;
         *conn = pv_fd_steal(&fd);
         return 0;
 }
 
-int pv_control_call(int job_dir, json_t *request, const int *fds, size_t n_fds, json_t **answer, struct pv_err *err)
+int pv_control_call(int job_dir, json_t *request, const struct pv_control_call *with, json_t **answer,
+                    struct pv_err *err)
 {
         pv_auto_fd conn = -1;
-        return pv_control_begin(job_dir, request, fds, n_fds, &conn, answer, NULL, err);
+        return pv_control_begin(job_dir, request, with, &conn, answer, err);
 }

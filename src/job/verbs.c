@@ -34,5 +34,6 @@ static const struct pv_control_verb verb_kill = { "kill", serve_kill };
 const struct pv_control_verb *const pv_control_verbs[] = {
         &verb_state,
         &verb_kill,
+        &pv_control_freeze,
         NULL,
 };

@@ -5,4 +5,6 @@
 
 #include "job/control.h"
 
+extern const struct pv_control_verb pv_control_freeze; /* freeze.c */
+
 #endif
