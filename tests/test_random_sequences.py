@@ -30,7 +30,7 @@ EVERYTHING = ("--ignored", "--git-raw", "--keep-times")
 class Sequence:
     def __init__(self, pv, seed, base, environment, kills):
         self.pv, self.random, self.environment, self.kills = pv, random.Random(seed), environment, kills
-        self.log, self.words, self.edited = [f"PV_TEST_SEED={seed}"], 0, set()
+        self.log, self.words, self.edits = [f"PV_TEST_SEED={seed}"], 0, set()
         self.here = base / f"w{seed}"
         self.here.mkdir()
         self.edit(40)
@@ -61,12 +61,13 @@ class Sequence:
         self.log.append("outside: " + " ".join(args))
         subprocess.run([PYTHON, "-c", SOURCE, *args], cwd=self.here, check=True)
         after = self.host()
-        self.edited |= {p for p in {*before, *after} if before.get(p) != after.get(p)}
+        self.edited = True
+        self.edits |= {p for p in {*before, *after} if before.get(p) != after.get(p)}
 
     def start(self, *how):
         """A run, in a new stage or (how) on the one there is."""
         if not how:
-            self.edited, self.batches, self.continued = set(), [], False
+            self.edited, self.edits, self.batches, self.continued = False, set(), [], False
         before = self.host()
         code, _ = self.call("run", "--stage", *how, "--", PYTHON, "-c", SOURCE, *self.acts("A"))
         assert code == 0, self.told("run failed")
@@ -95,7 +96,7 @@ class Sequence:
 
     def was_edited(self, path):
         """By the person, there or above, since the run began."""
-        return any(path == p or path.startswith(p + b"/") for p in self.edited)
+        return any(path == p or path.startswith(p + b"/") for p in self.edits)
 
     def entry(self, found, path):
         """Of a directory that the stage holds only for what is in it, the view shows the mode and attributes of then."""

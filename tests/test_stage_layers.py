@@ -135,3 +135,21 @@ def test_dropping_a_link_in_a_fork_does_not_show_what_it_hid_of_the_parents(play
     p.run_on("rm -r d; ln -s other d; echo new > other")
     p("drop", "--path", "d")
     assert p.in_view() == "./d/\n./d/a old\n./other new\n"
+
+
+def test_dropping_in_a_fork_what_hides_two_layers_leaves_no_names_without_files(play):
+    p = play({"d/a": "old\n", "other": "old\n"})
+    p.run("echo new > d/b")
+    p.run_above("rm -r d; ln -s other d")
+    p.run_on("echo new > other")
+    p("drop", "--path", "d")
+    assert p.in_view() == "./d/\n./d/a old\n./other new\n"
+
+
+def test_applying_in_a_directory_made_again_above_two_layers_leaves_no_names_without_files(play):
+    p = play({"other": "old\n"})
+    p.run("mkdir d; echo one > d/a")
+    p.run_above("rm -r d; ln -s other d")
+    p.run_above("rm d; mkdir d; echo two > d/b; echo two > d/c")
+    p.apply("--path", "d/b")
+    p.apply_all()

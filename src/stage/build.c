@@ -96,7 +96,7 @@ static bool in_shared_layer(const struct builder *b, const struct pv_change *c)
         if (c->layer_shared || (c->now.mode != 0 && b->e->shared[c->layer]))
                 return true;
         for (unsigned k = 0; b->any_shared && k < b->e->n_layers; k++)
-                if (b->e->shared[k] && pv_layer_decides(b->e->s, c->root, k, c->path))
+                if (b->e->shared[k] && pv_layer_look(b->e->s, c->root, k, c->path) != PV_LAYER_NOTHING)
                         return true;
         return false;
 }

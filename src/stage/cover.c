@@ -87,7 +87,8 @@ int pv_layer_cover(struct pv_stage *s, size_t root, const char *path, struct pv_
                 return r < 0 ? failed(s, root, path, err) : 0;
         if (pv_path_open_parent(pv_layer_fd(s, root, s->n_layers - 1), path, &top, &name) < 0)
                 return failed(s, root, path, err);
-        if (faccessat(top.fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+        if (faccessat(top.fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0 ||
+            (!pv_facts_exist(host) && !pv_layers_show_below(s, root, s->n_layers - 1, path)))
                 return 0;
         return copy(from.fd, host_name, top.fd, name, host, err);
 }
@@ -115,11 +116,13 @@ int pv_layer_cover_entries(struct pv_stage *s, size_t root, const char *path, st
         pv_auto_fd host = pv_path_openat(s->roots[root].target, path, O_PATH | O_DIRECTORY, 0);
         pv_auto_fd top = pv_path_openat(pv_layer_fd(s, root, s->n_layers - 1), path, O_PATH | O_DIRECTORY, 0);
         if (host < 0 || top < 0)
-                return 0; /* another directory than a moment ago: there is nothing to merge with */
-        for (size_t k = 0; k + 1 < s->n_layers; k++) {
+                return 0;   /* another directory than a moment ago: there is nothing to merge with */
+        bool merges = true; /* in a directory that merges with nothing a whiteout would be listed as a name */
+        for (size_t k = s->n_layers - 1; k-- > 0 && merges;) {
                 pv_auto_fd from = pv_path_openat(pv_layer_fd(s, root, k), path, O_PATH | O_DIRECTORY, 0);
                 if (from >= 0 && cover_missing(from, host, top) < 0)
                         return failed(s, root, path, err);
+                merges = from >= 0 ? !pv_layer_is_opaque(from, ".") : errno == ENOENT;
         }
         return 0;
 }

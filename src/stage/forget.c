@@ -135,15 +135,20 @@ static int reveal_dir(struct forgetting *f, unsigned root, size_t k, const char 
                 return errno == ENAMETOOLONG ? 0 : fail_at(f, root, path, "open");
         if (!top && fgetxattr(fd, PV_LAYER_OPAQUE, &mark, 1) == 1 && mark == 'y')
                 return 0;
-        for (size_t lower = 0; lower <= k; lower++) { /* the layers below, then the host */
-                if (lower == k && !hid_the_host(f, root, path))
-                        continue;
-                struct pv_pathfd dir = lower == k ? f->s->roots[root].target : pv_layer_fd(f->s, root, lower);
-                pv_auto_fd below = pv_path_openat(dir, path, O_PATH | O_DIRECTORY, 0);
-                r.stays = lower < k && f->shared[lower];
+        bool merges = true; /* in a directory that merges with nothing a whiteout would be listed as a name */
+        for (size_t lower = k; lower-- > 0 && merges;) {
+                pv_auto_fd below = pv_path_openat(pv_layer_fd(f->s, root, lower), path, O_PATH | O_DIRECTORY, 0);
+                r.stays = f->shared[lower];
                 if (below >= 0 && each_name(below, write_whiteout, &r) < 0)
                         return fail_at(f, root, path, "write whiteouts into");
+                merges = below >= 0 ? !pv_layer_is_opaque(below, ".") : errno == ENOENT;
         }
+        r.stays = false;
+        pv_auto_fd host = merges && hid_the_host(f, root, path)
+                                  ? pv_path_openat(f->s->roots[root].target, path, O_PATH | O_DIRECTORY, 0)
+                                  : -1;
+        if (host >= 0 && each_name(host, write_whiteout, &r) < 0)
+                return fail_at(f, root, path, "write whiteouts into");
         return each_name(fd, queue_dir, &r) < 0 ? fail_at(f, root, path, "read") : 0;
 }
 
@@ -241,41 +246,64 @@ static int keep_dir(struct forgetting *f, const struct pv_change *x, size_t k, c
         return 0;
 }
 
-/* What the change hides in that layer, by not being a directory or by being opaque, would show when it is gone. */
-struct removal {
-        bool dead;  /* nothing of the layers below showed */
-        bool stays; /* there is still an entry */
-};
-
-static int remove_in_layer(struct forgetting *f, const struct pv_change *x, size_t k, const char *name,
-                           struct removal *r)
+static int remove_in_layer(struct forgetting *f, const struct pv_change *x, size_t k, const char *name, bool *stays)
 {
         struct stat st;
         int dir = f->parent[k];
         if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
                 return errno == ENOENT ? 0 : -1;
         if (f->shared[k]) {
-                r->stays = true;
+                *stays = true;
                 return 0;
         }
-        if (r->dead)
-                return pv_path_remove_tree(dir, name, f->err);
-        bool opaque = S_ISDIR(st.st_mode) && pv_layer_is_opaque(dir, name);
-        if (unlinkat(dir, name, S_ISDIR(st.st_mode) ? AT_REMOVEDIR : 0) == 0 || errno == ENOENT) {
-                r->dead = opaque;
+        if (unlinkat(dir, name, S_ISDIR(st.st_mode) ? AT_REMOVEDIR : 0) == 0 || errno == ENOENT)
                 return 0;
-        }
         if (!S_ISDIR(st.st_mode) || (errno != ENOTEMPTY && errno != EEXIST))
                 return -1;
-        r->stays = true;
+        *stays = true;
         return keep_dir(f, x, k, name);
+}
+
+/*
+ * What the layers have at a selected path without showing it: below something that is opaque or no directory. It would
+ * show when what hides it is gone, and belongs to what was decided on.
+ */
+static int remove_hidden(struct forgetting *f, const struct pv_change *x)
+{
+        const char *name = last_name(x->path);
+        size_t hidden = S_ISDIR(x->now.mode) ? 0 : f->s->n_layers; /* layers below this one */
+        open_parents(f, x);
+        for (size_t k = f->s->n_layers; k-- > 0 && hidden == 0;) {
+                struct stat st;
+                if (f->parent[k] >= 0 && fstatat(f->parent[k], name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+                    (!S_ISDIR(st.st_mode) || pv_layer_is_opaque(f->parent[k], name)))
+                        hidden = k;
+        }
+        for (size_t k = 0; k < hidden; k++) {
+                struct stat st;
+                if (f->shared[k] || f->parent[k] < 0 || fstatat(f->parent[k], name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+                        continue;
+                if ((S_ISDIR(x->now.mode) || S_ISDIR(st.st_mode)) &&
+                    pv_path_remove_tree(f->parent[k], name, f->err) < 0)
+                        return pv_err_wrap(f->err, "%s in the stage of %s", x->path, f->s->roots[x->root].root.target);
+        }
+        return 0;
+}
+
+static int remove_all_hidden(struct forgetting *f)
+{
+        for (size_t i = 0; f->s->n_layers > 1 && i < f->c->n; i++)
+                if (f->selected[i] && *f->c->item[i].path && remove_hidden(f, &f->c->item[i]) < 0)
+                        return -1;
+        close_parents(f);
+        return 0;
 }
 
 /* Does a layer that stays as it is decide on that path, once the layers above it say nothing? */
 static bool is_in_shared(const struct forgetting *f, const struct pv_change *x)
 {
         for (size_t k = 0; k < f->s->n_layers; k++)
-                if (f->shared[k] && pv_layer_decides(f->s, x->root, k, x->path))
+                if (f->shared[k] && pv_layer_look(f->s, x->root, k, x->path) != PV_LAYER_NOTHING)
                         return true;
         return false;
 }
@@ -300,14 +328,13 @@ static int forget_entry(struct forgetting *f, size_t i)
         /* What was applied stays above what a shared layer has, or hides: that would show instead of the host's. */
         bool all_stay = f->fate == PV_CHANGES_APPLIED && o->in_shared;
         o->remains = all_stay;
-        struct removal r = { .dead = !S_ISDIR(x->now.mode) };
-        for (size_t k = f->s->n_layers; k-- > 0 && !all_stay;) {
-                r.stays = false;
+        for (size_t k = 0; k < f->s->n_layers && !all_stay; k++) {
+                bool stays = false;
                 if (f->parent[k] < 0)
                         continue;
-                if (remove_in_layer(f, x, k, last_name(x->path), &r) < 0)
+                if (remove_in_layer(f, x, k, last_name(x->path), &stays) < 0)
                         return fail_at(f, x->root, x->path, "remove");
-                o->remains = o->remains || r.stays;
+                o->remains = o->remains || stays;
         }
         return o->remains && S_ISDIR(x->now.mode) ? reveal_if_opaque(f, x->root, x->path) : 0;
 }
@@ -470,7 +497,7 @@ static int forget_preimages(struct forgetting *f)
 
 static int forget(struct forgetting *f)
 {
-        if (reveal_selected(f) < 0)
+        if (remove_all_hidden(f) < 0 || reveal_selected(f) < 0)
                 return -1;
         for (size_t i = f->c->n; i-- > 0;)
                 if (f->selected[i] && forget_entry(f, i) < 0)

@@ -84,22 +84,34 @@ bool pv_layer_is_opaque(int dirfd, const char *name)
         return fd >= 0 && fgetxattr(fd, PV_LAYER_OPAQUE, &mark, 1) == 1 && mark == 'y';
 }
 
-bool pv_layer_decides(struct pv_stage *s, size_t root, size_t layer, const char *path)
+enum pv_layer_word pv_layer_look(struct pv_stage *s, size_t root, size_t layer, const char *path)
 {
         pv_auto_fd dir = openat(pv_layer_fd(s, root, layer).fd, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
         pv_auto_free char *names = pv_strdup(path);
         char *rest = names, *name;
+        bool opaque = false;
         while (dir >= 0 && (name = strsep(&rest, "/"))) {
                 struct stat st;
                 if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-                        return errno != ENOENT; /* what cannot be looked at is left as it is */
-                if (!rest || !S_ISDIR(st.st_mode) || pv_layer_is_opaque(dir, name))
-                        return true;
+                        return errno == ENOENT && !opaque ? PV_LAYER_NOTHING : PV_LAYER_HIDDEN;
+                if (!rest)
+                        return S_ISCHR(st.st_mode) && st.st_rdev == 0 ? PV_LAYER_GONE : PV_LAYER_ENTRY;
+                if (!S_ISDIR(st.st_mode))
+                        return PV_LAYER_HIDDEN;
+                opaque = opaque || pv_layer_is_opaque(dir, name);
                 int next = openat(dir, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
                 (void)close(dir);
                 dir = next;
         }
-        return dir < 0;
+        return PV_LAYER_HIDDEN;
+}
+
+bool pv_layers_show_below(struct pv_stage *s, size_t root, size_t layer, const char *path)
+{
+        enum pv_layer_word word = PV_LAYER_NOTHING;
+        for (size_t k = layer; k-- > 0 && word == PV_LAYER_NOTHING;)
+                word = pv_layer_look(s, root, k, path);
+        return word == PV_LAYER_ENTRY;
 }
 
 void pv_layers_close_up(struct pv_stage *s, struct pv_opened *opened)

@@ -32,11 +32,17 @@ int pv_layer_open_dir(struct pv_stage *s, size_t root, size_t layer, const char 
 /* Gives back the modes of those that are still there; frees the list. */
 void pv_layers_close_up(struct pv_stage *s, struct pv_opened *opened);
 
-/*
- * Whether a layer decides on a path, whatever the layers below it and the host have there: by an entry of its own, or
- * by something above the path that is opaque or no directory.
- */
-bool pv_layer_decides(struct pv_stage *s, size_t root, size_t layer, const char *path);
+/* What a layer says of a path to the layers below it and to the host. */
+enum pv_layer_word {
+        PV_LAYER_NOTHING, /* they decide */
+        PV_LAYER_ENTRY,   /* an entry of its own; a directory may go on with theirs */
+        PV_LAYER_GONE,    /* a whiteout */
+        PV_LAYER_HIDDEN,  /* something above the path is opaque or no directory: there is nothing, whatever they have */
+};
+/* What cannot be looked at is PV_LAYER_HIDDEN: it is left as it is. */
+enum pv_layer_word pv_layer_look(struct pv_stage *s, size_t root, size_t layer, const char *path);
+/* Whether the layers below this one show an entry at that path. */
+bool pv_layers_show_below(struct pv_stage *s, size_t root, size_t layer, const char *path);
 
 /*
  * Makes the directory of the newest layer for each root, empty and looking like the target's own directory: what the
