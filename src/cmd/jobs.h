@@ -22,8 +22,8 @@ int pv_cmd_workspace(char **out, struct pv_err *err);
  * for errors ("apply"). PV_ERR_STATE: not staged, or dropped; PV_ERR_BUSY: it runs, or somebody else decides.
  */
 int pv_cmd_stage_take(struct pv_job *job, const char *verb, struct pv_stage **out, struct pv_err *err);
-/* Opens it for looking. */
-int pv_cmd_stage_look(const struct pv_job *job, struct pv_stage **out, struct pv_err *err);
+/* Opens it for looking. What a crash left is finished before, as far as that can be done. */
+int pv_cmd_stage_look(struct pv_job *job, struct pv_stage **out, struct pv_err *err);
 
 /* The changes as a person counts them. */
 void pv_cmd_tally(const struct pv_stage *stage, const struct pv_changes *changes, struct pv_tally *out);

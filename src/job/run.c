@@ -247,6 +247,9 @@ static int open_stage(struct lifecycle *l, struct pv_err *err)
         }
         if (done < 0 || (l->decided->origin != PV_JOB_NEW && check_roots(l, err) < 0))
                 return -1;
+        struct pv_err why = PV_ERR_INIT;
+        if (pv_apply_recover_targets(l->stage, &why) < 0)
+                pv_log_warn("%s%s%s", why.msg, *why.hint ? "; " : "", why.hint);
         return pv_stage_begin_run(l->stage, &l->overlays, &l->n_overlays, err);
 }
 
