@@ -5,8 +5,9 @@
 #include "base/json.h"
 #include "git/words.h"
 
-#define PATHS_SHOWN 12
-#define REPOS_SHOWN 4
+#define PATHS_SHOWN    12
+#define RESOLVED_SHOWN 50
+#define REPOS_SHOWN    4
 
 /* What lies below a deleted or replaced directory goes without saying. */
 static bool is_told(const struct pv_decision *d, size_t i)
@@ -220,20 +221,42 @@ static void put_next(struct pv_str *b, const struct pv_decision *d, bool dry_run
                             id, id);
 }
 
-int pv_apply_report(const struct pv_decision *d, const struct pv_apply_result *r, bool dry_run, struct pv_err *err)
+/* What was decided of each conflict, path by path: these are the ones to look at. */
+static void put_resolved(struct pv_str *b, const struct pv_decision *d, const struct pv_resolution *resolved)
+{
+        static const char *const told[] = {
+                [PV_WAY_MERGED] = "merged with yours",
+                [PV_WAY_MARKERS] = "both versions written, between conflict markers: edit it",
+                [PV_WAY_OVERWRITTEN] = "overwritten; yours is kept for undo",
+                [PV_WAY_SAME] = "the same on both sides by now",
+        };
+        for (size_t i = 0; i < resolved->n && i < RESOLVED_SHOWN; i++) {
+                pv_str_put(b, "  ");
+                pv_cmd_put_path(b, d->stage, resolved->item[i].root, resolved->item[i].path);
+                pv_str_putf(b, ": %s\n", told[resolved->item[i].how]);
+        }
+        if (resolved->n > RESOLVED_SHOWN)
+                pv_str_putf(b, "  ... and %zu more (--json lists all)\n", resolved->n - RESOLVED_SHOWN);
+}
+
+int pv_apply_report(const struct pv_decision *d, const struct pv_apply_result *r, const struct pv_resolution *resolved,
+                    bool dry_run, struct pv_err *err)
 {
         pv_auto_str text = { 0 };
         put_taken(&text, d, r, dry_run);
+        put_resolved(&text, d, resolved);
         put_left(&text, d);
         put_next(&text, d, dry_run);
         return pv_cmd_print(&text, err);
 }
 
-json_t *pv_apply_report_json(const struct pv_decision *d, const struct pv_apply_result *r, bool dry_run, bool refused)
+json_t *pv_apply_report_json(const struct pv_decision *d, const struct pv_apply_result *r,
+                             const struct pv_resolution *resolved, bool dry_run, bool refused)
 {
-        return json_pack("{s:s, s:s?, s:b, s:b, s:o, s:o, s:I, s:b, s:b, s:o, s:o}", "job", d->job->id, "batch",
+        return json_pack("{s:s, s:s?, s:b, s:b, s:o, s:o, s:I, s:b, s:b, s:o, s:o, s:o}", "job", d->job->id, "batch",
                          r->batch[0] ? r->batch : NULL, "dry_run", dry_run, "refused", refused, "selected",
                          pv_decision_selected_json(d), "left", pv_decision_left_json(d), "applied",
                          (json_int_t)r->applied, "weaker", r->weaker, "partly", r->partly, "ignore_known",
-                         json_boolean(d->verdicts.ignore_known), "conflicts", pv_cmd_conflicts_json(d->stage, r));
+                         json_boolean(d->verdicts.ignore_known), "conflicts", pv_cmd_conflicts_json(d->stage, r),
+                         "resolved", pv_resolution_json(resolved));
 }

@@ -3,10 +3,12 @@
 #ifndef PV_CMD_APPLY_REPORT_H
 #define PV_CMD_APPLY_REPORT_H
 
-#include "cmd/decide.h"
+#include "cmd/resolve.h"
 
 /* To stdout. */
-int pv_apply_report(const struct pv_decision *d, const struct pv_apply_result *r, bool dry_run, struct pv_err *err);
-json_t *pv_apply_report_json(const struct pv_decision *d, const struct pv_apply_result *r, bool dry_run, bool refused);
+int pv_apply_report(const struct pv_decision *d, const struct pv_apply_result *r, const struct pv_resolution *resolved,
+                    bool dry_run, struct pv_err *err);
+json_t *pv_apply_report_json(const struct pv_decision *d, const struct pv_apply_result *r,
+                             const struct pv_resolution *resolved, bool dry_run, bool refused);
 
 #endif

@@ -81,24 +81,42 @@ static void prefer_host_runs(struct pv_decision *d)
                         d->left[i] = PV_LEFT_HOST_RUNS;
 }
 
+/* From reasons to a selection. */
+static int take_selection(struct pv_decision *d, const char *verb, struct pv_err *err)
+{
+        size_t n = d->changes->n;
+        d->selected = pv_calloc(n + 1, sizeof *d->selected);
+        for (size_t i = 0; i < n; i++)
+                d->selected[i] = d->left[i] == PV_LEFT_NOT;
+        if (pv_apply_close_selection(d->changes, d->selected, err) < 0 || check_closed(d, verb, err) < 0)
+                return -1;
+        d->n_selected = 0;
+        for (size_t i = 0; i < n; i++)
+                d->n_selected += d->selected[i];
+        return 0;
+}
+
+int pv_decision_select_again(struct pv_decision *d, const char *verb, const struct pv_changes *before,
+                             const enum pv_left *left, struct pv_err *err)
+{
+        d->left = pv_calloc(d->changes->n + 1, sizeof *d->left);
+        for (size_t i = 0; i < d->changes->n; i++) {
+                const struct pv_change *c = &d->changes->item[i],
+                                       *was = pv_changes_find((struct pv_changes *)(uintptr_t)before, c->root, c->path);
+                d->left[i] = was ? left[was - before->item] : PV_LEFT_NOT_ASKED;
+        }
+        return take_selection(d, verb, err);
+}
+
 int pv_decision_select(struct pv_decision *d, const char *verb, const struct pv_select *what, struct pv_err *err)
 {
         size_t n = d->changes->n;
         pv_auto_free char *cwd = getcwd(NULL, 0);
         d->left = pv_calloc(n + 1, sizeof *d->left);
-        d->selected = pv_calloc(n + 1, sizeof *d->selected);
-        if (n == 0)
-                return 0;
-        if (pv_select_run(what, &d->verdicts, cwd ? cwd : "/", d->left, err) < 0)
+        if (n && pv_select_run(what, &d->verdicts, cwd ? cwd : "/", d->left, err) < 0)
                 return -1;
         prefer_host_runs(d);
-        for (size_t i = 0; i < n; i++)
-                d->selected[i] = d->left[i] == PV_LEFT_NOT;
-        if (pv_apply_close_selection(d->changes, d->selected, err) < 0 || check_closed(d, verb, err) < 0)
-                return -1;
-        for (size_t i = 0; i < n; i++)
-                d->n_selected += d->selected[i];
-        return 0;
+        return take_selection(d, verb, err);
 }
 
 /* Ignored files and what git rewrites all the time wait for nobody. */

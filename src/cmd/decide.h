@@ -31,6 +31,13 @@ int pv_decision_open(const struct pv_args *args, const char *verb, struct pv_dec
  */
 int pv_decision_select(struct pv_decision *d, const char *verb, const struct pv_select *what, struct pv_err *err);
 
+/*
+ * After the changes were computed anew: what was selected by its path still is, and what now belongs together with it.
+ * before and left: the list and the reasons of then.
+ */
+int pv_decision_select_again(struct pv_decision *d, const char *verb, const struct pv_changes *before,
+                             const enum pv_left *left, struct pv_err *err);
+
 /* Notes in the store how much is left: all of it, and what a person has yet to decide on. */
 void pv_decision_note_left(struct pv_decision *d);
 

@@ -28,6 +28,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "stage/bases.h"
 #include "stage/layers.h"
 
 /* Overlayfs may put a layer's number into the highest bits of an inode number. */
@@ -49,7 +50,8 @@ struct pv_baseline {
         enum pv_doubt all;
         struct timespec t0;
         uint64_t hash_left;
-        struct pv_str below; /* everything below this directory is doubted; s is NULL while there is none */
+        struct pv_bases *bases; /* with HASH: texts are kept as they are hashed */
+        struct pv_str below;    /* everything below this directory is doubted; s is NULL while there is none */
         enum pv_doubt below_why;
 };
 
@@ -129,6 +131,7 @@ void pv_baseline_close(struct pv_baseline *b)
         if (!b)
                 return;
         pv_preimages_close(b->old);
+        pv_bases_free(b->bases);
         pv_str_fini(&b->below);
         free(b);
 }
@@ -216,7 +219,14 @@ static void hash_host(struct pv_baseline *b, const struct pv_scan_entry *e, stru
         if (!(b->flags & PV_BASELINE_HASH) || !S_ISREG(f->mode) || f->size > HASH_FILE_MAX || f->size > b->hash_left)
                 return;
         b->hash_left -= f->size;
-        (void)pv_facts_hash(e->host_dir, e->name, f); /* without one the file must stay exactly as it is */
+        /* Without a hash the file must stay exactly as it is. */
+        if (!S_ISREG(e->now.mode)) {
+                (void)pv_facts_hash(e->host_dir, e->name, f);
+                return;
+        }
+        if (!b->bases)
+                b->bases = pv_bases_new(b->s, b->root);
+        (void)pv_bases_hash_and_keep(b->bases, e->host_dir, e->name, f);
 }
 
 int pv_baseline_resolve(struct pv_baseline *b, const struct pv_scan_entry *e, struct pv_preimage *out,

@@ -153,7 +153,7 @@ static const struct entry host_entries[] = {
         { 'f', "td", "changed", 0644 },
         { 'f', "many/n", "new on the host", 0600 },
         { 'f', "ro/1", "changed", 0444 },
-        { 'd', "new", NULL, 0755 },
+        { 'd', "new", NULL, 0700 },
         { 'f', "new/host", "new", 0644 },
 };
 /* Of these, the ones whose two versions are put together. */

@@ -20,6 +20,7 @@
 #include <sys/sysmacros.h>
 #include <sys/xattr.h>
 #include "base/fd.h"
+#include "stage/bases.h"
 #include "stage/change.h"
 #include "stage/cover.h"
 #include "stage/layers.h"
@@ -42,6 +43,8 @@ struct forgetting {
         int *parent;             /* -1: not in that layer */
         struct pv_rebase *empty; /* directories that held nothing any more and are gone from the layers; paths owned */
         size_t n_empty;
+        struct pv_bases *bases; /* texts of what landed, of one root: later versions start from them */
+        unsigned bases_root;
 };
 
 static int fail_at(struct forgetting *f, unsigned root, const char *path, const char *what)
@@ -430,8 +433,14 @@ static void find_applied(struct forgetting *f, const struct pv_change *x, struct
         if (parent < 0)
                 return; /* without a hash whatever the host has is a conflict */
         (void)pv_facts_get_xattrs(parent, *name ? name : ".", PV_FACTS_STAGED, &out->xattrs);
-        if (S_ISREG(x->now.mode))
-                (void)pv_facts_hash(parent, name, out);
+        if (!S_ISREG(x->now.mode))
+                return;
+        if (!f->bases || f->bases_root != x->root) {
+                pv_bases_free(f->bases);
+                f->bases = pv_bases_new(f->s, x->root);
+                f->bases_root = x->root;
+        }
+        (void)pv_bases_hash_and_keep(f->bases, parent, name, out);
 }
 
 /* What is dropped though a shared layer has it, or hides the host's by what it has above. */
@@ -520,6 +529,7 @@ int pv_changes_forget(struct pv_stage *s, const struct pv_changes *c, const bool
                 f.parent[k] = -1;
         int r = forget(&f);
         close_parents(&f);
+        pv_bases_free(f.bases);
         pv_layers_close_up(s, &f.opened);
         for (size_t i = 0; i < f.n_empty; i++)
                 free((char *)(uintptr_t)f.empty[i].path);

@@ -7,6 +7,7 @@
  *   roots/<n>/layers/<k>  overlayfs upper directories in the kernel's own format, 0000 oldest
  *   roots/<n>/work        overlayfs work directory
  *   roots/<n>/preimages   what the target's changed paths were (written at stop)
+ *   roots/<n>/bases       texts of them, for merging (written at stop and when changes land)
  *   backup/<batch>/       displaced originals of applied batches
  *   journal               the batch that is under way
  *

@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ways out of a conflict: apply --merge, --markers, --overwrite. Each one batch, each undone to the byte."""
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from lib import tree
+
+LINES = [f"line {i}\n" for i in range(1, 41)]
+GUIDE = "docs/guide.txt"
+
+
+def text(**changed):
+    """The guide with some lines changed: text(l3="mine")."""
+    lines = list(LINES)
+    for key, value in changed.items():
+        lines[int(key[1:]) - 1] = value + "\n"
+    return "".join(lines)
+
+
+@pytest.fixture
+def agent(pvisor, workspace):
+    """agent(shell text) runs it staged in the workspace."""
+    def call(script, *options):
+        return pvisor("run", "-q", "--stage", *options, "--", "sh", "-euc", script, cwd=workspace)
+    return call
+
+
+@pytest.fixture
+def apply(pvisor, workspace):
+    """apply(*options, code=0) -> what apply --json said."""
+    def call(*options, code=0):
+        return json.loads(pvisor("apply", "--json", *options, cwd=workspace, code=code).out)
+    return call
+
+
+@pytest.fixture
+def review(pvisor, workspace):
+    """review() -> {path: conflict} as review --json has them."""
+    def call():
+        bundle = json.loads(pvisor("review", "--json", cwd=workspace).out)
+        return {c["path"]: c for c in bundle["filesystem"]["conflicts"]}
+    return call
+
+
+def how(told):
+    return {r["path"]: r["how"] for r in told["resolved"]}
+
+
+def why(told):
+    return {c["path"]: c["why"] for c in told["conflicts"]}
+
+
+def sed(line, new, path=GUIDE):
+    return f"sed -i '{line}s/.*/{new}/' {path}"
+
+
+# ---- text ----
+
+def test_edits_of_different_lines_are_put_together(agent, apply, workspace):
+    agent(sed(30, "agent"))
+    (workspace / GUIDE).write_text(text(l3="mine"))
+    assert how(apply("--all", "--merge")) == {GUIDE: "merged"}
+    assert (workspace / GUIDE).read_text() == text(l3="mine", l30="agent")
+
+
+def test_without_being_asked_nothing_is_merged_and_the_ways_out_are_named(agent, pvisor, workspace):
+    agent(sed(30, "agent"))
+    (workspace / GUIDE).write_text(text(l3="mine"))
+    err = pvisor("apply", "--all", cwd=workspace, code=3).err
+    assert "hint: " in err and "--merge" in err and "--overwrite PATH" in err and "pvisor drop" in err
+    assert (workspace / GUIDE).read_text() == text(l3="mine")
+
+
+def test_edits_of_the_same_lines_leave_nothing_half_merged(agent, apply, workspace):
+    agent(sed(3, "agent") + "; echo new > new.txt; " + sed(1, "other", "README.md"))
+    (workspace / GUIDE).write_text(text(l3="mine"))
+    (workspace / "README.md").write_text("# A small project\n\nTwo lines.\nand mine\n")
+    mine = tree.snapshot(workspace)
+    told = apply("--all", "--merge", code=3)
+    assert why(told) == {GUIDE: "both sides changed the same lines"}
+    tree.assert_same(tree.snapshot(workspace), mine, dir_times=True)
+
+
+def test_markers_are_written_when_asked_for(agent, apply, pvisor, workspace):
+    agent(sed(3, "agent"))
+    (workspace / GUIDE).write_text(text(l3="mine"))
+    told = apply("--all", "--markers")
+    assert how(told) == {GUIDE: "merged-with-markers"}
+    merged = (workspace / GUIDE).read_text()
+    assert merged == text(l3=f"<<<<<<< workspace\nmine\n=======\nagent\n>>>>>>> {told['job']}")
+    pvisor("undo", cwd=workspace)
+    assert (workspace / GUIDE).read_text() == text(l3="mine")
+
+
+def test_a_merge_is_undone_to_the_byte_and_is_a_conflict_again(agent, apply, review, pvisor, workspace):
+    agent(sed(30, "agent") + "; echo new > new.txt; chmod 755 src/main.c")
+    (workspace / GUIDE).write_text(text(l3="mine"))
+    os.chmod(workspace / GUIDE, 0o640)
+    before, conflicts = tree.snapshot(workspace), review()
+    staged = pvisor("diff", "--ignored", cwd=workspace).out
+    apply("--all", "--merge")
+    assert (workspace / "new.txt").exists() and not review()
+    pvisor("undo", cwd=workspace)
+    tree.assert_same(tree.snapshot(workspace), before)
+    assert review().keys() == conflicts.keys() == {GUIDE}
+    assert pvisor("diff", "--ignored", cwd=workspace).out == staged
+    apply("--all", code=3)
+    apply("--all", "--merge")
+    assert (workspace / GUIDE).read_text() == text(l3="mine", l30="agent")
+
+
+def test_what_the_host_has_from_elsewhere_by_now_needs_no_publishing(agent, apply, review, workspace):
+    agent(sed(30, "agent") + "; rm README.md; echo same > same.txt; ln -s here link")
+    (workspace / GUIDE).write_text(text(l30="agent"))
+    (workspace / "README.md").unlink()
+    (workspace / "same.txt").write_text("same\n")
+    (workspace / "link").symlink_to("here")
+    before = tree.snapshot(workspace)
+    told = apply("--all", "--merge")
+    assert how(told) == dict.fromkeys([GUIDE, "link", "same.txt"], "same")
+    tree.assert_same(tree.snapshot(workspace), before)
+    assert not review()
+
+
+def test_a_file_that_both_made_has_nothing_in_common(agent, apply, workspace):
+    agent("echo agent > fresh")
+    (workspace / "fresh").write_text("mine\n")
+    assert why(apply("--all", "--merge", code=3)) == {"fresh": "both sides changed the same lines"}
+    told = apply("--all", "--markers")
+    assert (workspace / "fresh").read_text() == f"<<<<<<< workspace\nmine\n=======\nagent\n>>>>>>> {told['job']}\n"
+
+
+# ---- what is not text, or not content ----
+
+def test_mode_and_content_of_two_sides_go_together(agent, apply, workspace):
+    agent("chmod 755 src/main.c; " + sed(30, "agent"))
+    (workspace / "src/main.c").write_text("int main(void)\n{\n\treturn 1;\n}\n")
+    os.chmod(workspace / GUIDE, 0o600)
+    assert how(apply("--all", "--merge")) == {GUIDE: "merged", "src/main.c": "merged"}
+    assert (workspace / "src/main.c").read_text().count("return 1") == 1
+    assert (workspace / "src/main.c").stat().st_mode & 0o777 == 0o755
+    assert (workspace / GUIDE).read_text() == text(l30="agent")
+    assert (workspace / GUIDE).stat().st_mode & 0o777 == 0o600
+
+
+def test_two_modes_do_not_go_together(agent, apply, workspace):
+    agent("chmod 755 src/main.c")
+    os.chmod(workspace / "src/main.c", 0o600)
+    assert why(apply("--all", "--merge", code=3)) == {
+        "src/main.c": "both sides changed its mode, owner or attributes"}
+
+
+NOT_MERGED = {
+    "binary": ("printf 'a\\0agent' > data/blob.bin", lambda w: (w / "data/blob.bin").write_bytes(b"b\0mine"),
+               "data/blob.bin", "not text, and both sides changed it"),
+    "job deleted": ("rm src/main.c", lambda w: (w / "src/main.c").write_text("mine\n"),
+                    "src/main.c", "the job deleted what you changed"),
+    "host deleted": ("echo agent > src/main.c", lambda w: (w / "src/main.c").unlink(),
+                     "src/main.c", "you deleted what the job changed"),
+    "links": ("ln -sfn src latest", lambda w: ((w / "latest").unlink(), (w / "latest").symlink_to("docs")),
+              "latest", "only two versions of one file can be put together; this is not two files"),
+    "file and directory": ("rm src/main.c; mkdir src/main.c; echo x > src/main.c/x",
+                           lambda w: (w / "src/main.c").write_text("mine\n"),
+                           "src/main.c", "only two versions of one file can be put together; this is not two files"),
+}
+
+
+@pytest.mark.parametrize("case", NOT_MERGED, ids=lambda word: word.replace(" ", "-"))
+def test_what_cannot_be_merged_is_refused_with_the_reason_and_can_be_overwritten(case, agent, apply, pvisor, workspace):
+    script, edit, path, reason = NOT_MERGED[case]
+    agent(script + "; echo new > new.txt")
+    edit(workspace)
+    mine = tree.snapshot(workspace)
+    assert why(apply("--all", "--merge", code=3))[path] == reason
+    tree.assert_same(tree.snapshot(workspace), mine, dir_times=True)
+    assert how(apply("--all", "--overwrite", path))[path] == "overwritten"
+    assert (workspace / "new.txt").exists()
+    pvisor("undo", cwd=workspace)
+    tree.assert_same(tree.snapshot(workspace), mine)
+    apply("--all", code=3)
+
+
+def test_a_binary_file_that_one_side_only_touched_is_the_other_sides(agent, apply, workspace):
+    agent("printf 'a\\0agent' > data/blob.bin")
+    os.chmod(workspace / "data/blob.bin", 0o600)
+    assert how(apply("--all", "--merge")) == {"data/blob.bin": "merged"}
+    assert (workspace / "data/blob.bin").read_bytes() == b"a\0agent"
+    assert (workspace / "data/blob.bin").stat().st_mode & 0o777 == 0o600
+
+
+# ---- overwriting ----
+
+def test_overwrite_takes_the_jobs_version_of_what_is_named_and_of_nothing_else(agent, apply, pvisor, workspace):
+    agent("echo agent > src/main.c; echo agent > README.md")
+    (workspace / "src/main.c").write_text("mine\n")
+    (workspace / "README.md").write_text("mine\n")
+    assert why(apply("--all", "--overwrite", "src", code=3)).keys() == {"README.md"}
+    assert how(apply("--overwrite", "src")) == {"src/main.c": "overwritten"}
+    assert (workspace / "src/main.c").read_text() == "agent\n"
+    assert (workspace / "README.md").read_text() == "mine\n"
+    pvisor("undo", cwd=workspace)
+    assert (workspace / "src/main.c").read_text() == "mine\n"
+    apply("--path", "src", code=3)
+
+
+def test_a_directory_that_goes_takes_what_the_host_made_in_it_along_and_undo_brings_it_back(agent, apply, pvisor, workspace):
+    agent("rm -r src")
+    (workspace / "src/mine.c").write_text("mine\n")
+    (workspace / "src/util/list.c").write_text("mine\n")
+    mine = tree.snapshot(workspace)
+    apply("--all", "--merge", code=3)
+    apply("--overwrite", "src")
+    assert not (workspace / "src").exists()
+    pvisor("undo", cwd=workspace)
+    tree.assert_same(tree.snapshot(workspace), mine)
+    apply("--all", code=3)
+
+
+def test_a_dry_run_says_what_would_be_merged_and_changes_nothing(agent, apply, review, workspace):
+    agent(sed(30, "agent"))
+    (workspace / GUIDE).write_text(text(l3="mine"))
+    mine = tree.snapshot(workspace)
+    told = apply("--all", "--merge", "--dry-run")
+    assert told["dry_run"] and how(told) == {GUIDE: "merged"}
+    tree.assert_same(tree.snapshot(workspace), mine, dir_times=True)
+    assert review().keys() == {GUIDE}
+
+
+# ---- while the person goes on ----
+
+def test_a_host_edit_between_the_merge_and_the_exchange_is_a_conflict_and_is_kept(agent, pv, run, workspace, environment):
+    """The merging program is made to wait; the person saves meanwhile."""
+    agent(sed(30, "agent"))
+    (workspace / GUIDE).write_text(text(l3="mine"))
+    slow, built = Path(environment["HOME"]) / "slow", Path(pv).parent
+    installed = built.parent / "libexec" / "pvisor"
+    slow.mkdir()
+    for program in (Path(pv), (installed if installed.is_dir() else built) / "pvisor-decide"):
+        (slow / program.name).write_bytes(program.read_bytes())
+        (slow / program.name).chmod(0o755)
+    merge = (installed if installed.is_dir() else built) / "pvisor-merge"
+    (slow / "pvisor-merge").write_text(f"#!/bin/sh\n{merge} \"$@\" || exit\necho later >> {workspace / GUIDE}\n")
+    (slow / "pvisor-merge").chmod(0o755)
+    result = run([slow / "pvisor", "apply", "--all", "--merge", "--json"], cwd=workspace)
+    assert result.code == 3, result.err
+    assert why(json.loads(result.out)).keys() == {GUIDE}
+    assert (workspace / GUIDE).read_text() == text(l3="mine") + "later\n"
+    again = run([pv, "apply", "--all", "--merge"], cwd=workspace)
+    assert again.code == 0, again.err
+    assert (workspace / GUIDE).read_text() == text(l3="mine", l30="agent") + "later\n"
