@@ -170,3 +170,35 @@ def test_odd_references(agent, pvisor, workspace):
     text = review(pvisor, workspace)
     assert "main +1" in words(text) and "more references" in text
     assert not (workspace / "x").exists()
+
+
+TRAPS = {
+    "index": "rm .git/index; mkfifo .git/index",
+    "HEAD": "rm .git/HEAD; mkfifo .git/HEAD",
+    "config": "rm .git/config; mkfifo .git/config",
+    "packed-refs": "mkfifo .git/packed-refs",
+    "a reference": "rm .git/refs/heads/main; mkfifo .git/refs/heads/main",
+    "exclude": "mkdir -p .git/info; rm -f .git/info/exclude; mkfifo .git/info/exclude",
+    "ignore file": "rm .gitignore; mkfifo .gitignore",
+    "below": "mkdir sub; mkfifo sub/.gitignore",
+    "link to one": "mkfifo pipe; rm .git/index; ln -s ../pipe .git/index",
+    "socket": "rm .git/index; python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\".git/index\")'",
+}
+
+
+@pytest.mark.parametrize("trap", TRAPS)
+def test_a_pipe_where_git_expects_a_file_holds_up_nobody(trap, agent, pvisor, workspace):
+    """Git would wait for a writer for ever: it is not asked, and that is said in one line."""
+    agent("echo new > new; " + TRAPS[trap])
+    out = pvisor("review", cwd=workspace, timeout=20).out
+    assert "special file" in out or trap == "link to one"
+    (line,) = [line for line in out.splitlines() if "what git ignores is not known" in line]
+    assert "git is not asked" in line
+    pvisor("apply", "--all", cwd=workspace, timeout=20)
+    assert (workspace / "new").read_text() == "new\n"
+
+
+def test_a_pipe_that_git_has_no_use_for_changes_nothing(agent, pvisor, workspace):
+    agent("mkfifo pipe; mkdir out; echo x > out/a.o")
+    out = pvisor("review", cwd=workspace).out
+    assert "special file" in out and "not known" not in out and "ignored" in out

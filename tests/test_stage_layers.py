@@ -153,3 +153,14 @@ def test_applying_in_a_directory_made_again_above_two_layers_leaves_no_names_wit
     p.run_above("rm d; mkdir d; echo two > d/b; echo two > d/c")
     p.apply("--path", "d/b")
     p.apply_all()
+
+
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["same", "across"])
+def test_what_is_new_in_a_directory_that_the_host_removed_is_a_conflict(elsewhere, play, environment, tmpfs, pvisor):
+    if elsewhere:
+        environment["PVISOR_HOME"] = str(tmpfs / "store")
+    p = play({"d/a": "old\n", "other": "old\n"})
+    p.run("echo new > d/b; mkdir d/c; echo new > d/c/x")
+    p.host("rm -r d")
+    result = pvisor("apply", "--all", cwd=p.here, code=3)
+    assert "directory above it" in result.err and not (p.here / "d").exists()

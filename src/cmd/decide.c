@@ -43,7 +43,11 @@ int pv_decision_open(const struct pv_args *args, const char *verb, struct pv_dec
                 return 0;
         const struct pv_git_runner *result = view(d, PV_CONTAINED_RESULT, &d->result, &d->ask_result);
         const struct pv_git_runner *host = view(d, PV_CONTAINED_HOST, &d->host, &d->ask_host);
-        return pv_verdicts_make(d->stage, d->changes, result, host, &d->verdicts, err);
+        if (pv_verdicts_make(d->stage, d->changes, result, host, &d->verdicts, err) < 0)
+                return -1;
+        if (d->verdicts.git_refused)
+                pv_contained_freep(&d->result);
+        return 0;
 }
 
 /* A new directory that only holds what was asked for runs nothing. */

@@ -49,7 +49,9 @@ int pv_look_open(struct pv_job *job, struct pv_look *out, struct pv_err *err)
                 pv_look_close(out);
                 return -1;
         }
-        if (!out->result)
+        if (out->verdicts.git_refused)
+                pv_contained_freep(&out->result);
+        else if (!out->result)
                 memcpy(out->verdicts.no_git, why, sizeof why);
         return 0;
 }

@@ -81,6 +81,43 @@ static bool may_be_repository(struct pv_stage *s, const struct pv_verdicts *v)
         return false;
 }
 
+static bool is_special(mode_t mode)
+{
+        return S_ISFIFO(mode) || S_ISSOCK(mode) || S_ISCHR(mode) || S_ISBLK(mode);
+}
+
+/* Read by git as they lie, and never links where git or a person made them. */
+static bool is_read_by_git(enum pv_git_part part)
+{
+        return part == PV_GIT_INDEX || part == PV_GIT_CONFIG || part == PV_GIT_PACKED_REFS || part == PV_GIT_INFO ||
+               part == PV_GIT_ALTERNATES;
+}
+
+static bool is_read_from_tree(const char *path)
+{
+        static const char *const names[] = { ".gitignore", ".gitattributes", ".gitmodules", ".mailmap" };
+        const char *slash = strrchr(path, '/');
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+                if (pv_streq(slash ? slash + 1 : path, names[i]))
+                        return true;
+        return false;
+}
+
+/* A pipe where git expects a file holds it up for ever. Links could lead to one, and may not be followed to find out. */
+static void find_traps(struct pv_verdicts *v)
+{
+        for (size_t i = 0; i < v->n && !v->git_refused; i++) {
+                const struct pv_path_change *c = &v->change[i];
+                bool in_git = v->item[i].place == PV_PLACE_GIT;
+                bool link = in_git && S_ISLNK(c->new_mode) && is_read_by_git(v->item[i].part);
+                if (!link && !(is_special(c->new_mode) && (in_git || is_read_from_tree(c->path))))
+                        continue;
+                v->git_refused = true;
+                (void)snprintf(v->no_git, sizeof v->no_git, "git is not asked: %.110s is %s", c->path,
+                               link ? "a link" : "a pipe, socket or device");
+        }
+}
+
 /* Where hooks are is asked only when a change could be one; of the host only when the two sides may disagree. */
 static void ask_git(struct pv_verdicts *v, const struct pv_git_runner *view, const struct pv_git_runner *base)
 {
@@ -120,7 +157,8 @@ int pv_verdicts_make(struct pv_stage *s, const struct pv_changes *changes, const
         }
         struct pv_classify_context context = { .read = read_content, .ctx = &reader };
         pv_classify(v.change, v.n, &context, v.item);
-        if (may_be_repository(s, &v))
+        find_traps(&v);
+        if (!v.git_refused && may_be_repository(s, &v))
                 ask_git(&v, view, base);
         if (v.hooks_paths.n) {
                 context.hooks_paths = &v.hooks_paths;

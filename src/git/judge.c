@@ -86,9 +86,12 @@ static uint64_t judge_modes(const struct pv_path_change *c)
                 r |= PV_ATTENTION_BIT(PV_ATTENTION_SETUID);
         if (is_new_executable(c))
                 r |= PV_ATTENTION_BIT(PV_ATTENTION_EXECUTABLE);
-        if (S_ISFIFO(c->new_mode) || S_ISSOCK(c->new_mode) || S_ISBLK(c->new_mode) || S_ISCHR(c->new_mode))
-                r |= PV_ATTENTION_BIT(PV_ATTENTION_SPECIAL_FILE);
         return r;
+}
+
+static bool is_special(const struct pv_path_change *c)
+{
+        return S_ISFIFO(c->new_mode) || S_ISSOCK(c->new_mode) || S_ISBLK(c->new_mode) || S_ISCHR(c->new_mode);
 }
 
 static uint64_t judge_name(const struct pv_rules *rules, const struct pv_path_change *c, size_t index,
@@ -246,6 +249,8 @@ void pv_judge(const struct pv_rules *rules, const struct pv_path_change *all, si
         }
         if (v->place == PV_PLACE_TREE)
                 r |= judge_modes(c);
+        if (is_special(c))
+                r |= PV_ATTENTION_BIT(PV_ATTENTION_SPECIAL_FILE);
         if (S_ISLNK(c->new_mode) && c->link && pv_link_leaves(c->root_view, c->path, c->link))
                 r |= PV_ATTENTION_BIT(PV_ATTENTION_LINK_LEAVES);
         if (c->split)

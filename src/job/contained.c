@@ -36,6 +36,7 @@
 #define SHELL_TIMED_OUT 124
 
 struct pv_contained {
+        bool late;              /* git took too long once: what made it so is still there */
         struct pv_stage *stage; /* borrowed */
         enum pv_contained_view view;
         struct pv_plan *plan;        /* the job's, tightened; argv, cwd, env and the time limit are set for each run */
@@ -372,10 +373,17 @@ static int git_run(void *ctx, char *const argv[], const void *in, size_t in_len,
         struct pv_exit end = { 0 };
         pv_auto_str text = { 0 };
         pv_auto_fd input = -1;
+        struct pv_contained *c = ctx;
+        if (c->late)
+                return pv_err_set(err, PV_ERR_INPUT, 0, "%s: took longer than %d s before", argv[0],
+                                  GIT_TIME_MS / 1000);
         if (in_len > 0 && (input = input_file(in, in_len, err)) < 0)
                 return -1;
-        if (run_collected(ctx, argv, input, max_out, &text, &end, err) < 0)
+        uint64_t began = pv_clock_monotonic_ms();
+        if (run_collected(c, argv, input, max_out, &text, &end, err) < 0) {
+                c->late = pv_clock_monotonic_ms() - began >= GIT_TIME_MS;
                 return -1;
+        }
         *exit_code = shell_code(&end);
         *out_len = text.len;
         *out = pv_str_steal(&text);

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include "base/fd.h"
 
-#define REPLACED_ABOVE "a directory above it was replaced on the host"
+#define REPLACED_ABOVE "a directory above it was removed or replaced on the host"
 
 /* How many of a staged inode's names are in the selection. */
 struct link_count {
@@ -181,14 +181,14 @@ static bool is_preimage(const struct pv_facts *pre, const struct pv_ident *have,
                 (uint32_t)pre->mtime.tv_nsec == have->mtime_ns && same_time(&pre->ctime, ctime));
 }
 
-/* Does this batch put a directory where a file or a link is now, above this path? Its own check answers for both. */
-static bool replaces_above(struct builder *b, const struct pv_change *c)
+/* Does this batch make a directory above this path, where there is none or a file or a link? Its check answers for both. */
+static bool makes_above(struct builder *b, const struct pv_change *c)
 {
         pv_auto_free char *dir = pv_strdup(c->path);
         for (char *slash; (slash = strrchr(dir, '/'));) {
                 *slash = '\0';
                 const struct pv_change *above = pv_changes_find((struct pv_changes *)b->changes, c->root, dir);
-                if (above && S_ISDIR(above->now.mode) && above->pre.mode != 0 && !S_ISDIR(above->pre.mode))
+                if (above && S_ISDIR(above->now.mode) && !S_ISDIR(above->pre.mode))
                         return b->selected[above - b->changes->item];
         }
         return false;
@@ -203,7 +203,7 @@ static int check(struct builder *b, const struct pv_change *c, struct pv_item *i
                 if (errno != ENOENT && errno != ENOTDIR && errno != ELOOP)
                         return pv_err_set(err, PV_ERR_SYS, errno, "check %s", c->path);
                 /* Below a directory that this batch makes there is nothing to look at. */
-                if (c->pre.mode == 0 && (errno == ENOENT || replaces_above(b, c)))
+                if (c->pre.mode == 0 && makes_above(b, c))
                         return 0;
                 pv_result_conflict(b->e->result, c->root, c->path, why);
                 return 0;
