@@ -252,15 +252,6 @@ def test_lost_job_is_whole(pvisor, workspace, listed, background, environment, m
     assert (workspace / "kept.txt").read_text() == "kept\n"
 
 
-def test_deciding_on_a_running_job_is_refused(pvisor, workspace, listed, background, wait_started):
-    background(["run", "--stage", "--", "sh", "-c", "echo 1 > made; sleep 1000"], workspace)
-    wait_started()
-    for command in (["apply", "--all"], ["drop"], ["undo"], ["checkpoint"], ["fork", "--", "true"]):
-        result = pvisor(*command, cwd=workspace, code=None)
-        assert result.code in (1, 125) and "still runs" in result.err, (command, result)
-    assert "nothing to remove" in pvisor("prune", "--unapplied", cwd=workspace).err
-
-
 def test_many_jobs_at_once(pvisor, workspace, listed, background):
     started = [background(["run", "--stage", "--name", f"job-{i}", "--", "sh", "-c", f"echo {i} > made"], workspace)
                for i in range(12)]

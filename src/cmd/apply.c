@@ -115,7 +115,14 @@ static int hint_at_ways_out(const struct pv_decision *d, const struct pv_apply_r
 static int publish(struct pv_decision *d, const struct apply_options *o, const struct pv_select *what,
                    struct pv_resolution *resolved, struct pv_apply_result *r, struct pv_err *err)
 {
-        const struct pv_apply_options how = { .keep_times = o->keep_times, .dry_run = o->dry_run };
+        const struct pv_apply_options how = { .keep_times = o->keep_times,
+                                              .dry_run = o->dry_run,
+                                              .freezer = d->beside.job && !o->dry_run ? &d->beside.freezer : NULL };
+        if (d->beside.job && pv_ways_out_asked(&o->ways))
+                return pv_err_set(
+                        err, PV_ERR_BUSY, 0,
+                        "apply: job %s still runs: --merge, --markers and --overwrite wait until it has ended",
+                        d->job->id);
         if (!pv_ways_out_asked(&o->ways)) {
                 if (pv_decision_select(d, "apply", what, err) < 0)
                         return -1;
@@ -127,16 +134,22 @@ static int publish(struct pv_decision *d, const struct apply_options *o, const s
         return o->dry_run ? 0 : pv_resolution_settle_moot(d, resolved, err);
 }
 
+/* The job goes on, or ends, meanwhile: what it has staged is not what was looked at. */
+#define AGAIN 1
+#define TRIES 20
+
 static int decide(struct pv_decision *d, const struct apply_options *o, const struct pv_select *what,
                   struct pv_apply_result *r, struct pv_err *err)
 {
         pv_auto_resolution resolved = { 0 };
         int done = publish(d, o, what, &resolved, r, err);
+        if (done < 0 && (r->moved || (err->kind == PV_ERR_STATE && d->beside.job)))
+                return AGAIN;
         if (done < 0 && err->kind != PV_ERR_CONFLICT)
                 return -1;
         if (done < 0 && !o->dry_run)
                 note_refusal(d, r);
-        if (done == 0 && (d->n_selected || resolved.n_moot) && !o->dry_run)
+        if (done == 0 && (r->batch[0] || resolved.n_moot) && !o->dry_run)
                 note_batch(d, r, &resolved);
         struct pv_err why = PV_ERR_INIT;
         int shown = o->json    ? pv_cmd_print_json(pv_apply_report_json(d, r, &resolved, o->dry_run, done < 0), &why)
@@ -149,9 +162,8 @@ static int decide(struct pv_decision *d, const struct apply_options *o, const st
         return shown < 0 ? -1 : done;
 }
 
-static int run(const void *opts, const struct pv_args *args, struct pv_err *err)
+static int apply(const struct apply_options *o, const struct pv_args *args, struct pv_err *err)
 {
-        const struct apply_options *o = opts;
         struct pv_apply_result r = { 0 };
         pv_auto_decision d = { 0 };
         /* The lists stay the option table's; what is to be overwritten is asked for. */
@@ -164,17 +176,28 @@ static int run(const void *opts, const struct pv_args *args, struct pv_err *err)
                                         .path = { .v = paths, .n = o->path.n + o->ways.overwrite.n },
                                         .include = o->include,
                                         .exclude = o->exclude };
-        if (!o->all && what.path.n == 0 && o->include.n == 0) {
-                pv_err_set(err, PV_ERR_USAGE, 0, "apply: what? nothing was asked for");
-                return pv_err_hint(err, "pvisor apply --all, or --path PATH, or --include GLOB");
-        }
-        if (pv_decision_open(args, "apply", &d, err) < 0)
+        if (pv_decision_open(args, "apply", PV_DECISION_ANY_TIME, &d, err) < 0)
                 return -1;
         if (d.changes->n == 0 && d.job->dropped)
                 return pv_err_set(err, PV_ERR_STATE, 0, "apply: job %s was dropped: nothing is left of it", d.job->id);
         int done = decide(&d, o, &what, &r, err);
         pv_apply_result_fini(&r);
         return done;
+}
+
+static int run(const void *opts, const struct pv_args *args, struct pv_err *err)
+{
+        const struct apply_options *o = opts;
+        if (!o->all && o->path.n + o->ways.overwrite.n == 0 && o->include.n == 0) {
+                pv_err_set(err, PV_ERR_USAGE, 0, "apply: what? nothing was asked for");
+                return pv_err_hint(err, "pvisor apply --all, or --path PATH, or --include GLOB");
+        }
+        int done = AGAIN;
+        for (int i = 0; i < TRIES && done == AGAIN; i++) {
+                pv_err_clear(err);
+                done = apply(o, args, err);
+        }
+        return done == AGAIN ? -1 : done;
 }
 
 static const char *const examples[] = {

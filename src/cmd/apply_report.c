@@ -48,13 +48,18 @@ static void put_taken(struct pv_str *b, const struct pv_decision *d, const struc
                                             : "nothing is staged: there is nothing to apply\n");
                 return;
         }
+        if (!dry_run && !r->batch[0]) {
+                pv_str_put(b, "the job itself took it back meanwhile: nothing was applied\n");
+                return;
+        }
+        pv_auto_free char *pause = pv_cmd_pause_text(&d->beside);
         pv_str_put(b, dry_run ? "would apply " : "applied ");
         pv_cmd_put_count(b, count_taken(d), "change", "changes");
         pv_str_put(b, " to ");
         pv_str_put_safe(b, d->job->workspace);
         pv_str_put(b, ": ");
         put_kinds(b, d);
-        pv_str_putc(b, '\n');
+        pv_str_putf(b, "%s\n", pause);
         if (d->n_along) {
                 pv_str_put(b, "  with ");
                 pv_cmd_put_count(b, d->n_along, "that belongs", "that belong");
@@ -253,10 +258,10 @@ int pv_apply_report(const struct pv_decision *d, const struct pv_apply_result *r
 json_t *pv_apply_report_json(const struct pv_decision *d, const struct pv_apply_result *r,
                              const struct pv_resolution *resolved, bool dry_run, bool refused)
 {
-        return json_pack("{s:s, s:s?, s:b, s:b, s:o, s:o, s:I, s:b, s:b, s:o, s:o, s:o}", "job", d->job->id, "batch",
-                         r->batch[0] ? r->batch : NULL, "dry_run", dry_run, "refused", refused, "selected",
+        return json_pack("{s:s, s:s?, s:b, s:b, s:o, s:o, s:I, s:b, s:b, s:o, s:o, s:o, s:o}", "job", d->job->id,
+                         "batch", r->batch[0] ? r->batch : NULL, "dry_run", dry_run, "refused", refused, "selected",
                          pv_decision_selected_json(d), "left", pv_decision_left_json(d), "applied",
                          (json_int_t)r->applied, "weaker", r->weaker, "partly", r->partly, "ignore_known",
                          json_boolean(d->verdicts.ignore_known), "conflicts", pv_cmd_conflicts_json(d->stage, r),
-                         "resolved", pv_resolution_json(resolved));
+                         "resolved", pv_resolution_json(resolved), "paused_ms", pv_cmd_pause_json(&d->beside));
 }

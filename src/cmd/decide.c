@@ -17,6 +17,7 @@ void pv_decision_fini(struct pv_decision *d)
         pv_contained_free(d->host);
         pv_changes_free(d->changes);
         pv_stage_close(d->stage);
+        pv_beside_close(&d->beside, d->verb);
         pv_job_free(d->job);
         *d = (struct pv_decision){ 0 };
 }
@@ -34,10 +35,19 @@ static const struct pv_git_runner *view(struct pv_decision *d, enum pv_contained
         return runner;
 }
 
-int pv_decision_open(const struct pv_args *args, const char *verb, struct pv_decision *d, struct pv_err *err)
+static int take(const struct pv_args *args, const char *verb, enum pv_decision_when when, struct pv_decision *d,
+                struct pv_err *err)
 {
-        if (pv_cmd_job(args, &d->job, err) < 0 || pv_cmd_stage_take(d->job, verb, &d->stage, err) < 0 ||
-            pv_changes_compute(d->stage, &d->changes, err) < 0)
+        if (when == PV_DECISION_ANY_TIME)
+                return pv_cmd_stage_decide(args, verb, &d->job, &d->beside, &d->stage, err);
+        return pv_cmd_job(args, &d->job, err) < 0 ? -1 : pv_cmd_stage_take(d->job, verb, &d->stage, err);
+}
+
+int pv_decision_open(const struct pv_args *args, const char *verb, enum pv_decision_when when, struct pv_decision *d,
+                     struct pv_err *err)
+{
+        d->verb = verb;
+        if (take(args, verb, when, d, err) < 0 || pv_changes_compute(d->stage, &d->changes, err) < 0)
                 return -1;
         if (d->changes->n == 0)
                 return 0;
@@ -137,6 +147,8 @@ void pv_decision_note_left(struct pv_decision *d)
         d->job->pending = 0;
         for (size_t i = 0; i < d->changes->n; i++)
                 d->job->pending += is_pending(d, i);
+        if (d->job->state == PV_JOB_RUNNING) /* who ends it counts */
+                return;
         if (pv_job_save_decisions(d->job, &why) < 0)
                 pv_log_warn("%s", why.msg);
 }

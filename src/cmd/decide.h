@@ -8,8 +8,10 @@
 #include "job/contained.h"
 
 struct pv_decision {
-        struct pv_job *job;     /* owned */
-        struct pv_stage *stage; /* owned, its lock taken */
+        const char *verb;        /* static */
+        struct pv_job *job;      /* owned */
+        struct pv_beside beside; /* beside.job is set: the job runs */
+        struct pv_stage *stage;  /* owned, its lock taken */
         struct pv_changes *changes;
         struct pv_contained *result, *host; /* git over what the command left, and over what the host has */
         struct pv_git_runner ask_result, ask_host;
@@ -22,8 +24,16 @@ struct pv_decision {
 void pv_decision_fini(struct pv_decision *d);
 #define pv_auto_decision __attribute__((cleanup(pv_decision_fini))) struct pv_decision
 
-/* Finds the job, takes its stage, computes the changes and what git says of them. verb is for errors. */
-int pv_decision_open(const struct pv_args *args, const char *verb, struct pv_decision *out, struct pv_err *err);
+enum pv_decision_when {
+        PV_DECISION_ENDED, /* on a job that has ended: PV_ERR_BUSY else */
+        PV_DECISION_ANY_TIME,
+};
+/*
+ * Finds the job, takes its stage, computes the changes and what git says of them. verb is for errors. out must stay
+ * where it is.
+ */
+int pv_decision_open(const struct pv_args *args, const char *verb, enum pv_decision_when when, struct pv_decision *out,
+                     struct pv_err *err);
 
 /*
  * Selects, and closes the selection over what belongs together. Never over what was excluded or would run on the host

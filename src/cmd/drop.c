@@ -192,7 +192,8 @@ static int drop_part(const struct drop_options *o, const struct pv_args *args, s
         /* The lists stay the option table's. */
         struct pv_select what = { .path = o->path, .include = o->include, .exclude = o->exclude, .everything = true };
         what.all = o->path.n == 0 && o->include.n == 0;
-        if (pv_decision_open(args, "drop", &d, err) < 0 || pv_decision_select(&d, "drop", &what, err) < 0)
+        if (pv_decision_open(args, "drop", PV_DECISION_ENDED, &d, err) < 0 ||
+            pv_decision_select(&d, "drop", &what, err) < 0)
                 return -1;
         struct dropped gone = { .all = d.n_selected, .left = (long long)(d.changes->n - d.n_selected) };
         count_selected(&d, &gone.tally);

@@ -47,18 +47,20 @@ static int check_staged(const struct pv_job *job, const char *verb, struct pv_er
         return 0;
 }
 
+int pv_cmd_stage_look(const struct pv_job *job, struct pv_stage **out, struct pv_err *err)
+{
+        if (check_staged(job, "look", err) < 0)
+                return -1;
+        pv_own_files_open();
+        return pv_stage_open(job->stage_dir, PV_STAGE_LOOK, out, err);
+}
+
 /* Finishes what a crash left, and says so in one line. */
 static int recover(struct pv_job *job, struct pv_stage *s, struct pv_err *err)
 {
         const char *did = NULL;
-        if (pv_apply_recover(s, &did, err) < 0) {
-                (void)pv_err_wrap(err, "finish a batch that was cut short");
-                return err->kind == PV_ERR_BUSY
-                               ? -1
-                               : pv_err_hint(err,
-                                             "pvisor undo --abandon %s gives it up and says where each version lies",
-                                             job->id);
-        }
+        if (pv_apply_recover(s, &did, err) < 0)
+                return pv_err_wrap(err, "finish a batch that was cut short");
         if (!did)
                 return 0;
         pv_log_note("%s", did);
@@ -72,8 +74,8 @@ int pv_cmd_stage_take(struct pv_job *job, const char *verb, struct pv_stage **ou
         if (check_staged(job, verb, err) < 0)
                 return -1;
         if (job->state == PV_JOB_RUNNING) {
-                pv_err_set(err, PV_ERR_BUSY, 0, "%s: job %s still runs: it can be decided on when it has ended", verb,
-                           job->id);
+                pv_err_set(err, PV_ERR_BUSY, 0, "%s: job %s still runs on what it has staged: wait until it has ended",
+                           verb, job->id);
                 return pv_err_hint(err, "pvisor kill %s ends it", job->id);
         }
         pv_own_files_open();
@@ -90,31 +92,65 @@ int pv_cmd_stage_take(struct pv_job *job, const char *verb, struct pv_stage **ou
         return 0;
 }
 
-/*
- * What a crash left is finished before anybody looks: else the target holds a mix, and copies of ours lie in it. Where
- * that cannot be done, it is said, and shown as it lies.
- */
-static void recover_first(struct pv_job *job, struct pv_stage **s)
+/* One try. PV_ERR_STATE: it was running, and is about to end. */
+static int try_decide(struct pv_job *job, const char *verb, struct pv_beside *b, struct pv_stage **out,
+                      struct pv_err *err)
 {
-        struct pv_err why = PV_ERR_INIT;
-        if (pv_apply_recover_targets(*s, &why) < 0)
-                pv_log_warn("%s%s%s", why.msg, *why.hint ? "; " : "", why.hint);
-        if (!pv_apply_is_unfinished(*s))
-                return;
-        pv_auto_stage taken = NULL;
-        if (pv_cmd_stage_take(job, "look", &taken, &why) < 0)
-                pv_log_warn("%s%s%s", why.msg, *why.hint ? "; " : "", why.hint);
+        pv_auto_stage s = NULL;
+        if (job->state != PV_JOB_RUNNING)
+                return pv_cmd_stage_take(job, verb, out, err);
+        if (pv_beside_open(job, b, err) < 0)
+                return -1;
+        pv_own_files_open(); /* after that no connection is taken from us */
+        if (pv_beside_open_stage(b, &s, err) < 0)
+                return -1;
+        const char *did = NULL;
+        if (pv_apply_recover(s, &did, err) < 0)
+                return pv_err_wrap(err, "finish a batch that was cut short");
+        if (did) {
+                pv_log_note("%s", did);
+                pv_job_event(job, "recovered", json_pack("{s:s}", "what", did));
+        }
+        *out = pv_steal(&s);
+        return 0;
 }
 
-int pv_cmd_stage_look(struct pv_job *job, struct pv_stage **out, struct pv_err *err)
+/* Between the command's end and that of the record nobody answers for some milliseconds. */
+#define ENDING_MS 10000
+#define STEP_MS   10
+
+int pv_cmd_stage_decide(const struct pv_args *args, const char *verb, struct pv_job **job, struct pv_beside *b,
+                        struct pv_stage **out, struct pv_err *err)
 {
-        if (check_staged(job, "look", err) < 0)
-                return -1;
-        pv_own_files_open();
-        if (pv_stage_open(job->stage_dir, PV_STAGE_LOOK, out, err) < 0)
-                return -1;
-        recover_first(job, out);
-        return 0;
+        for (int waited = 0;; waited += STEP_MS) {
+                if (pv_cmd_job(args, job, err) < 0)
+                        return -1;
+                if (check_staged(*job, verb, err) < 0)
+                        return -1;
+                bool runs = (*job)->state == PV_JOB_RUNNING;
+                if (try_decide(*job, verb, b, out, err) == 0)
+                        return 0;
+                pv_beside_close(b, verb);
+                if (!runs)
+                        return -1;
+                if (err->kind != PV_ERR_STATE || waited >= ENDING_MS)
+                        return pv_err_wrap(err, "%s", verb);
+                pv_err_clear(err);
+                pv_job_freep(job);
+                (void)usleep(STEP_MS * 1000);
+        }
+}
+
+char *pv_cmd_pause_text(const struct pv_beside *b)
+{
+        if (!b->held_us)
+                return pv_strdup("");
+        return pv_strf(" (paused for %llu ms)", (unsigned long long)(b->held_us + 999) / 1000);
+}
+
+json_t *pv_cmd_pause_json(const struct pv_beside *b)
+{
+        return b->held_us ? json_real((double)(b->held_us / 10) / 100) : json_null();
 }
 
 void pv_cmd_tally(const struct pv_stage *stage, const struct pv_changes *changes, struct pv_tally *out)
@@ -126,20 +162,6 @@ void pv_cmd_tally(const struct pv_stage *stage, const struct pv_changes *changes
         pv_tally_changes(roots, n_roots, changes, out);
 }
 
-/* Paths of batches that still stand. */
-static long long count_applied(struct pv_stage *s)
-{
-        pv_auto_free struct pv_batch *batches = NULL;
-        struct pv_err ignored = PV_ERR_INIT;
-        size_t n = 0;
-        long long paths = 0;
-        if (pv_batches_list(s, &batches, &n, &ignored) < 0)
-                return 0;
-        for (size_t i = 0; i < n; i++)
-                paths += batches[i].undone ? 0 : (long long)batches[i].n_paths;
-        return paths;
-}
-
 int pv_cmd_recount(struct pv_job *job, struct pv_stage *stage, struct pv_err *err)
 {
         struct pv_tally tally;
@@ -149,7 +171,7 @@ int pv_cmd_recount(struct pv_job *job, struct pv_stage *stage, struct pv_err *er
         pv_cmd_tally(stage, changes, &tally);
         job->changes = (long long)changes->n;
         job->pending = (long long)tally.paths;
-        job->applied = count_applied(stage);
+        job->applied = (long long)pv_batches_count_standing(stage);
         return pv_job_save_decisions(job, err);
 }
 

@@ -5,6 +5,7 @@
 
 #include <jansson.h>
 #include "cmd/command.h"
+#include "job/beside.h"
 #include "job/store.h"
 #include "job/tally.h"
 #include "stage/apply.h"
@@ -22,8 +23,18 @@ int pv_cmd_workspace(char **out, struct pv_err *err);
  * for errors ("apply"). PV_ERR_STATE: not staged, or dropped; PV_ERR_BUSY: it runs, or somebody else decides.
  */
 int pv_cmd_stage_take(struct pv_job *job, const char *verb, struct pv_stage **out, struct pv_err *err);
-/* Opens it for looking. What a crash left is finished before, as far as that can be done. */
-int pv_cmd_stage_look(struct pv_job *job, struct pv_stage **out, struct pv_err *err);
+/*
+ * Finds the job and opens its stage to decide on it, whether it runs or has ended. Beside a run b->job is set; b must
+ * stay where it is, and be closed after the stage. Errors as above.
+ */
+int pv_cmd_stage_decide(const struct pv_args *args, const char *verb, struct pv_job **job, struct pv_beside *b,
+                        struct pv_stage **out, struct pv_err *err);
+/* " (paused for 6 ms)" of a decision beside a run; "" of another. The caller's. */
+char *pv_cmd_pause_text(const struct pv_beside *b);
+/* Its milliseconds, or null. */
+json_t *pv_cmd_pause_json(const struct pv_beside *b);
+/* Opens it for looking. */
+int pv_cmd_stage_look(const struct pv_job *job, struct pv_stage **out, struct pv_err *err);
 
 /* The changes as a person counts them. */
 void pv_cmd_tally(const struct pv_stage *stage, const struct pv_changes *changes, struct pv_tally *out);

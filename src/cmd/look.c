@@ -20,16 +20,35 @@ static void open_views(struct pv_look *l, char *why, size_t why_size)
         pv_contained_git(l->host, &l->base);
 }
 
+/*
+ * The stage of a running job is looked at without holding it still: what is being written meanwhile is seen or not. With
+ * the views of its roots fewer of the host's own edits stand in doubt; without, should it be about to end, more.
+ */
+static int look_beside(struct pv_look *l, struct pv_err *err)
+{
+        struct pv_beside b = { .conn = -1 };
+        struct pv_err ignored = PV_ERR_INIT;
+        if (l->job->state == PV_JOB_RUNNING)
+                (void)pv_beside_open(l->job, &b, &ignored);
+        int r = pv_cmd_stage_look(l->job, &l->stage, err);
+        if (r == 0 && b.job)
+                (void)pv_beside_give_views(&b, l->stage, &ignored);
+        pv_beside_close(&b, "look");
+        return r;
+}
+
 static int open_stage(struct pv_look *l, struct pv_err *err)
 {
         if (!l->job->stage_dir || l->job->dropped)
                 return 0;
-        if (pv_cmd_stage_look(l->job, &l->stage, err) < 0) {
+        if (look_beside(l, err) < 0) {
                 if (l->job->state != PV_JOB_FAILED || access(l->job->stage_dir, F_OK) == 0 || errno != ENOENT)
                         return -1;
                 pv_err_clear(err); /* it failed before there was a stage */
                 return 0;
         }
+        if (l->job->state == PV_JOB_RUNNING) /* counted at its end */
+                l->job->applied = (long long)pv_batches_count_standing(l->stage);
         return pv_changes_compute(l->stage, &l->changes, err);
 }
 

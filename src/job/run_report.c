@@ -21,8 +21,11 @@ static void say_changes(const struct pv_run_outcome *o)
 {
         struct pv_tally n;
         pv_tally_changes(o->plan->roots, o->plan->n_roots, o->changes, &n);
+        if (o->job->applied > 0)
+                pv_log_note("%s: %lld path%s applied already; pvisor undo takes the last batch back", o->job->id,
+                            o->job->applied, o->job->applied == 1 ? " was" : "s were");
         if (n.paths == 0 && !n.git) {
-                pv_log_note("%s: no changes", o->job->id);
+                pv_log_note("%s: no changes%s", o->job->id, o->job->applied > 0 ? " but these" : "");
                 return;
         }
         pv_auto_str what = { 0 };

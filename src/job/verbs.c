@@ -32,8 +32,5 @@ static const struct pv_control_verb verb_state = { "state", serve_state };
 static const struct pv_control_verb verb_kill = { "kill", serve_kill };
 
 const struct pv_control_verb *const pv_control_verbs[] = {
-        &verb_state,
-        &verb_kill,
-        &pv_control_freeze,
-        NULL,
+        &verb_state, &verb_kill, &pv_control_freeze, &pv_control_beside, NULL,
 };

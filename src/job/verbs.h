@@ -5,6 +5,7 @@
 
 #include "job/control.h"
 
-extern const struct pv_control_verb pv_control_freeze; /* freeze.c */
+extern const struct pv_control_verb pv_control_freeze;
+extern const struct pv_control_verb pv_control_beside; /* freeze.c */
 
 #endif

@@ -66,8 +66,8 @@ static void look_at_directories_above(struct pv_engine *e, const struct pv_item 
                 struct pv_item dir = { .root = it->root, .path = path };
                 struct pv_place at;
                 struct stat st;
-                if (pv_place_target(e, &dir, &at) == 0 && fstatat(at.dirfd, at.name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-                    (st.st_mode & S_IRWXU) != S_IRWXU)
+                if (!e->shared[e->n_layers - 1] && pv_place_target(e, &dir, &at) == 0 &&
+                    fstatat(at.dirfd, at.name, &st, AT_SYMLINK_NOFOLLOW) == 0 && (st.st_mode & S_IRWXU) != S_IRWXU)
                         add_access(e->plan, it->root, (int32_t)e->n_layers - 1, path, strlen(path), st.st_mode);
         }
 }

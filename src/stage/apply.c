@@ -73,7 +73,9 @@ struct attempt {
         struct pv_batch_source source;
         const struct pv_apply_options *options;
         struct pv_apply_result *result;
-        uint32_t *modes; /* of the roots: what earlier attempts learned */
+        uint32_t *modes;         /* of the roots: what earlier attempts learned */
+        struct pv_changes *held; /* beside a run: what the job had staged while it was held still, owned */
+        bool *held_selected;
 };
 
 static void note_result(struct attempt *a, const struct pv_plan_list *plan)
@@ -84,8 +86,49 @@ static void note_result(struct attempt *a, const struct pv_plan_list *plan)
                 a->result->weaker |= (plan->head.root_mode[i] & PV_ROOT_WEAK) != 0;
 }
 
+static void release(struct attempt *a)
+{
+        if (a->options->freezer)
+                a->options->freezer->thaw(a->options->freezer->ctx);
+        pv_changes_freep(&a->held);
+        pv_freep(&a->held_selected);
+}
+
+/* The selection among what is there now. What was left out must not come along by belonging to what was not. */
+static int select_again(struct attempt *a, const struct pv_changes *looked_at, const bool *selected, struct pv_err *err)
+{
+        struct pv_changes *now = a->held;
+        a->held_selected = pv_calloc(now->n + 1, sizeof *a->held_selected);
+        pv_auto_free bool *wanted = pv_calloc(now->n + 1, sizeof *wanted);
+        for (size_t i = 0; i < looked_at->n; i++) {
+                const struct pv_change *was = &looked_at->item[i];
+                const struct pv_change *is = selected[i] ? pv_changes_find(now, was->root, was->path) : NULL;
+                if (is)
+                        wanted[is - now->item] = a->held_selected[is - now->item] = true;
+        }
+        if (pv_apply_close_selection(now, a->held_selected, err) < 0)
+                return -1;
+        for (size_t i = 0; i < now->n; i++)
+                if (a->held_selected[i] && !wanted[i]) {
+                        a->result->moved = true;
+                        return pv_err_set(err, PV_ERR_BUSY, 0, "apply: the job goes on changing what belongs to %s",
+                                          now->item[i].path);
+                }
+        return 0;
+}
+
+/* Holds the job still until the copies are made. */
+static int hold(struct attempt *a, const struct pv_changes *looked_at, const bool *selected, struct pv_err *err)
+{
+        const struct pv_freezer *f = a->options->freezer;
+        if (f->freeze(f->ctx, err) < 0 || pv_changes_compute_again(a->s, looked_at, &a->held, err) < 0)
+                return -1;
+        return select_again(a, looked_at, selected, err);
+}
+
 static int attempt(struct attempt *a, enum pv_publish_outcome *outcome, struct pv_err *err)
 {
+        const struct pv_batch_source asked = a->source;
         struct pv_plan_list plan = { 0 };
         pv_auto_engine e = { 0 };
         size_t n = pv_stage_n_roots(a->s);
@@ -93,6 +136,11 @@ static int attempt(struct attempt *a, enum pv_publish_outcome *outcome, struct p
         int r = pv_batch_start(a->s, &plan, PV_BATCH_APPLY, "", err);
         if (r == 0)
                 r = pv_engine_init(&e, a->s, &plan, a->result, err);
+        e.freezer = a->options->freezer;
+        if (r == 0 && e.freezer)
+                r = hold(a, asked.changes, asked.selected, err);
+        if (r == 0 && e.freezer)
+                a->source = (struct pv_batch_source){ .changes = a->held, .selected = a->held_selected };
         if (r == 0)
                 r = pv_build_apply(&e, a->source.changes, a->source.selected, a->options, err);
         *outcome = PV_PUBLISH_CONFLICT;
@@ -106,6 +154,8 @@ static int attempt(struct attempt *a, enum pv_publish_outcome *outcome, struct p
         }
         memcpy(a->modes, plan.head.root_mode, n * sizeof *a->modes);
         pv_plan_list_fini(&plan);
+        release(a);
+        a->source = asked;
         (void)unlinkat(pv_stage_dirfd(a->s).fd, PV_JOURNAL_NEW, 0);
         return r;
 }

@@ -9,9 +9,20 @@
 #include <stdbool.h>
 #include "stage/change.h"
 
+/*
+ * How the processes of a running job are held still for the while: nothing of it runs between a freeze() that returned
+ * 0 and thaw(). thaw() may be called without.
+ */
+struct pv_freezer {
+        void *ctx;
+        int (*freeze)(void *ctx, struct pv_err *err);
+        void (*thaw)(void *ctx);
+};
+
 struct pv_apply_options {
         bool keep_times; /* published files keep the command's times, else they get the time of the apply */
         bool dry_run;    /* all checks, nothing changed */
+        const struct pv_freezer *freezer; /* of a stage opened with PV_STAGE_DECIDE; else NULL */
 };
 
 /* One path that stood in the way, or that was left partly applied by a rollback the host interfered with. */
@@ -28,6 +39,7 @@ struct pv_apply_result {
         size_t n_conflicts;
         bool weaker; /* some path went by copy and link + rename: recorded */
         bool partly; /* the host wrote during the rollback: its versions stay, conflicts lists them */
+        bool moved;  /* PV_ERR_BUSY: what is selected belongs, since it was looked at, together with more */
 };
 void pv_apply_result_fini(struct pv_apply_result *r);
 
@@ -50,29 +62,6 @@ int pv_drop_changes(struct pv_stage *s, struct pv_changes *changes, const bool *
 /* Finishes or takes back a batch that a crash left in this stage. *did: one static sentence, or NULL: none was. */
 int pv_apply_recover(struct pv_stage *s, const char **did, struct pv_err *err);
 
-/* Whether one waits for that. */
-bool pv_apply_is_unfinished(const struct pv_stage *s);
-/* The same for what other stages left on this one's targets. Costs two look-ups a root when there is nothing. */
-int pv_apply_recover_targets(struct pv_stage *s, struct pv_err *err);
-
-/* One path of a batch that was given up: which version its place in the target holds, and where the other one lies. */
-struct pv_abandoned_path {
-        unsigned root;
-        char *path;
-        bool published; /* it holds the batch's version, else the one from before */
-        bool metadata;  /* of a directory: may be either, and there is no other */
-        char *other;    /* absolute; NULL: there is none */
-};
-struct pv_abandoned {
-        struct pv_abandoned_path *item;
-        size_t n;
-        bool readable; /* else nothing is known of the paths */
-        char *journal; /* where it is now */
-};
-void pv_abandoned_fini(struct pv_abandoned *a);
-/* Gives up what pv_apply_recover() cannot end: nothing is moved, and nobody is kept from the target any more. */
-int pv_apply_abandon(struct pv_stage *s, struct pv_abandoned *out, struct pv_err *err);
-
 /* Batches, oldest first; *out is the caller's to free(). */
 struct pv_batch {
         char id[32];
@@ -81,5 +70,7 @@ struct pv_batch {
         bool undone;
 };
 int pv_batches_list(struct pv_stage *s, struct pv_batch **out, size_t *n, struct pv_err *err);
+/* Paths of the batches that are not undone; 0 where that cannot be told. */
+size_t pv_batches_count_standing(struct pv_stage *s);
 
 #endif

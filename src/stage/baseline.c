@@ -22,6 +22,11 @@
  *
  * The first preimage of a path stays through runs that go on: what the command changed once is not read from the host
  * again. A damaged record doubts all that is not in its readable part.
+ *
+ * What was applied or undone while the command runs has a record of its own (beside.c), which comes first. Where that
+ * says that a directory was put there or taken away, what the host has in it besides is not hidden by the layers, as
+ * far as anybody is concerned: the command never saw it. Of a directory that the layers merge with it says which one
+ * it was when it was looked at; another one in its place is doubted with all that is below.
  */
 #include "stage/baseline.h"
 
@@ -37,27 +42,40 @@
 #define HASH_FILE_MAX (1ULL << 20)
 #define HASH_BUDGET   (64ULL << 20)
 
+/* A file of records that is read along with the walk. */
+struct record_file {
+        struct pv_preimage_reader *in;
+        bool have; /* path and p are the next record */
+        const char *path;
+        struct pv_preimage p;
+        bool used; /* the walk has an entry of that path */
+};
+
 struct pv_baseline {
         struct pv_stage *s;
         size_t root;
         struct pv_pathfd view;
         unsigned flags;
-        struct pv_preimage_reader *old;
-        struct pv_err old_err; /* why no more can be read */
-        bool have;             /* next_* are the next record */
-        const char *next_path;
-        struct pv_preimage next;
+        struct record_file old, landed;
         enum pv_doubt all;
         struct timespec t0;
         uint64_t hash_left;
-        struct pv_bases *bases; /* with HASH: texts are kept as they are hashed */
+        struct pv_bases *bases; /* with KEEP: texts are kept as they are hashed */
         struct pv_str below;    /* everything below this directory is doubted; s is NULL while there is none */
         enum pv_doubt below_why;
+        struct pv_str settled; /* what the host has below and no record has is its own; s is NULL while there is none */
+        pv_baseline_passed *passed;
+        void *passed_ctx;
 };
 
 char *pv_baseline_file(size_t root)
 {
         return pv_strf("roots/%zu/" PV_PREIMAGES_FILE, root);
+}
+
+char *pv_landed_file(size_t root)
+{
+        return pv_strf("roots/%zu/landed", root);
 }
 
 char *pv_baseline_snapshot(size_t root, unsigned number)
@@ -66,10 +84,11 @@ char *pv_baseline_snapshot(size_t root, unsigned number)
 }
 
 /* A record that cannot be read on doubts what it does not have. */
-static void advance(struct pv_baseline *b)
+static void advance(struct pv_baseline *b, struct record_file *f)
 {
-        int r = b->old ? pv_preimages_next(b->old, &b->next_path, &b->next, &b->old_err) : 0;
-        b->have = r > 0;
+        struct pv_err why = PV_ERR_INIT;
+        int r = f->in ? pv_preimages_next(f->in, &f->path, &f->p, &why) : 0;
+        f->have = r > 0;
         if (r < 0)
                 b->all = PV_DOUBT_LOST;
 }
@@ -101,6 +120,34 @@ static enum pv_doubt judge_run(const struct pv_baseline *b)
         return is_same_target(&s->roots[b->root]) ? PV_DOUBT_NONE : PV_DOUBT_DIRECTORY;
 }
 
+/* A damaged file doubts all. */
+static int open_records(struct pv_baseline *b, const char *file, struct record_file *f, struct pv_err *err)
+{
+        struct pv_err why = PV_ERR_INIT;
+        if (pv_preimages_open(b->s->fd.fd, file, &f->in, &why) == 0)
+                return 0;
+        if (why.kind != PV_ERR_INPUT) {
+                *err = why;
+                return pv_err_wrap(err, "stage %s", b->s->dir);
+        }
+        b->all = PV_DOUBT_LOST;
+        return 0;
+}
+
+static int open_landed(struct pv_baseline *b, struct pv_err *err)
+{
+        pv_auto_free char *file = pv_landed_file(b->root);
+        if (b->s->state != PV_STATE_RUNNING)
+                return 0; /* the seal has put it into the preimages */
+        if (open_records(b, file, &b->landed, err) < 0)
+                return -1;
+        if (b->landed.in && pv_preimages_run(b->landed.in) != b->s->runs) { /* of a run that was sealed */
+                pv_preimages_close(b->landed.in);
+                b->landed.in = NULL;
+        }
+        return 0;
+}
+
 int pv_baseline_open(struct pv_stage *s, size_t root, struct pv_pathfd view, unsigned flags, struct pv_baseline **out,
                      struct pv_err *err)
 {
@@ -113,26 +160,31 @@ int pv_baseline_open(struct pv_stage *s, size_t root, struct pv_pathfd view, uns
                                    .hash_left = HASH_BUDGET,
                                    .t0 = pv_stage_top(s)->t0[root] };
         b->all = judge_run(b);
-        if (pv_preimages_open(s->fd.fd, file, &b->old, &b->old_err) < 0) {
-                if (b->old_err.kind != PV_ERR_INPUT) {
-                        *err = b->old_err;
-                        free(b);
-                        return pv_err_wrap(err, "stage %s", s->dir);
-                }
-                b->all = PV_DOUBT_LOST;
+        if (open_records(b, file, &b->old, err) < 0 || open_landed(b, err) < 0) {
+                pv_baseline_close(b);
+                return -1;
         }
-        advance(b);
+        advance(b, &b->old);
+        advance(b, &b->landed);
         *out = b;
         return 0;
+}
+
+void pv_baseline_on_passed(struct pv_baseline *b, pv_baseline_passed *passed, void *ctx)
+{
+        b->passed = passed;
+        b->passed_ctx = ctx;
 }
 
 void pv_baseline_close(struct pv_baseline *b)
 {
         if (!b)
                 return;
-        pv_preimages_close(b->old);
+        pv_preimages_close(b->old.in);
+        pv_preimages_close(b->landed.in);
         pv_bases_free(b->bases);
         pv_str_fini(&b->below);
+        pv_str_fini(&b->settled);
         free(b);
 }
 
@@ -150,20 +202,25 @@ static bool is_verified(const struct pv_baseline *b, const struct pv_scan_entry 
                (st.st_ino & INO_MASK) == (e->host.ino & INO_MASK);
 }
 
-static enum pv_doubt doubt_below(struct pv_baseline *b, const struct pv_scan_entry *e, enum pv_doubt why)
+static void note_dir(struct pv_str *dir, const struct pv_scan_entry *e)
 {
-        b->below.len = 0;
-        pv_str_put_bytes(&b->below, e->path, e->len);
-        b->below_why = why;
-        return why;
+        dir->len = 0;
+        pv_str_put_bytes(dir, e->path, e->len);
 }
 
-static bool is_below_doubtful(const struct pv_baseline *b, const struct pv_scan_entry *e)
+static bool is_below(const struct pv_str *dir, const struct pv_scan_entry *e)
 {
-        if (!b->below.s)
+        if (!dir->s)
                 return false;
-        return b->below.len == 0 || (e->len > b->below.len && e->path[b->below.len] == '/' &&
-                                     memcmp(e->path, b->below.s, b->below.len) == 0);
+        return dir->len == 0 ||
+               (e->len > dir->len && e->path[dir->len] == '/' && memcmp(e->path, dir->s, dir->len) == 0);
+}
+
+static enum pv_doubt doubt_below(struct pv_baseline *b, const struct pv_scan_entry *e, enum pv_doubt why)
+{
+        note_dir(&b->below, e);
+        b->below_why = why;
+        return why;
 }
 
 static enum pv_doubt judge_directory(struct pv_baseline *b, const struct pv_scan_entry *e)
@@ -205,7 +262,7 @@ static enum pv_doubt judge(struct pv_baseline *b, const struct pv_scan_entry *e)
                 return pv_facts_exist(&e->host) ? PV_DOUBT_APPEARED : PV_DOUBT_NONE;
         if (b->s->state == PV_STATE_NEW)
                 return PV_DOUBT_NONE;
-        if (is_below_doubtful(b, e))
+        if (is_below(&b->below, e))
                 return could_be_lost(e) ? b->below_why : PV_DOUBT_NONE;
         if (!pv_facts_exist(&e->host))
                 return judge_missing(b, e);
@@ -220,7 +277,7 @@ static void hash_host(struct pv_baseline *b, const struct pv_scan_entry *e, stru
                 return;
         b->hash_left -= f->size;
         /* Without a hash the file must stay exactly as it is. */
-        if (!S_ISREG(e->now.mode)) {
+        if (!S_ISREG(e->now.mode) || !(b->flags & PV_BASELINE_KEEP)) {
                 (void)pv_facts_hash(e->host_dir, e->name, f);
                 return;
         }
@@ -229,16 +286,56 @@ static void hash_host(struct pv_baseline *b, const struct pv_scan_entry *e, stru
         (void)pv_bases_hash_and_keep(b->bases, e->host_dir, e->name, f);
 }
 
+/* The records of `landed` before path (NULL: all), of which the walk has no entry. */
+static int pass_landed(struct pv_baseline *b, const char *path, struct pv_err *err)
+{
+        struct record_file *f = &b->landed;
+        while (f->have && (!path || pv_path_order(f->path, path) < 0)) {
+                if (!f->used && b->passed && b->passed(b->passed_ctx, f->path, &f->p, err) < 0)
+                        return -1;
+                f->used = false;
+                advance(b, f);
+        }
+        return 0;
+}
+
+int pv_baseline_pass_rest(struct pv_baseline *b, struct pv_err *err)
+{
+        return pass_landed(b, NULL, err);
+}
+
+/* Not the one that it was when the record was made. */
+static bool is_another_directory(const struct pv_facts *was, const struct pv_scan_entry *e)
+{
+        return S_ISDIR(was->mode) && S_ISDIR(e->host.mode) && was->ino != 0 && was->ino != e->host.ino;
+}
+
 int pv_baseline_resolve(struct pv_baseline *b, const struct pv_scan_entry *e, struct pv_preimage *out,
                         struct pv_err *err)
 {
-        while (b->have && pv_path_order(b->next_path, e->path) < 0)
-                advance(b);
-        if (b->have && pv_streq(b->next_path, e->path)) {
-                *out = b->next;
+        struct record_file *f = NULL;
+        while (b->old.have && pv_path_order(b->old.path, e->path) < 0)
+                advance(b, &b->old);
+        if (pass_landed(b, e->path, err) < 0)
+                return -1;
+        if (b->old.have && pv_streq(b->old.path, e->path))
+                f = &b->old;
+        if (b->landed.have && pv_streq(b->landed.path, e->path))
+                f = &b->landed;
+        if (f) {
+                *out = f->p;
+                if (out->landed)
+                        note_dir(&b->settled, e);
+                if (f == &b->landed && is_another_directory(&out->host, e))
+                        out->doubt = doubt_below(b, e, PV_DOUBT_DIRECTORY);
+                f->used = true;
                 return 0;
         }
-        out->host = e->host;
+        *out = (struct pv_preimage){ .host = e->host };
+        if (e->flags & (PV_SCAN_HIDDEN | PV_SCAN_IMPLIED) && is_below(&b->settled, e)) {
+                out->host = (struct pv_facts){ 0 };
+                return 0;
+        }
         out->doubt = judge(b, e);
         if (!pv_facts_exist(&e->host))
                 return 0;

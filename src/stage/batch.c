@@ -12,10 +12,18 @@ void pv_meta_free(struct pv_meta *m)
         free(m);
 }
 
+void pv_landing_free(struct pv_landing *l)
+{
+        if (l)
+                free(l->link);
+        free(l);
+}
+
 void pv_plan_list_fini(struct pv_plan_list *p)
 {
         for (size_t i = 0; i < p->n; i++) {
                 pv_meta_free(p->item[i].meta);
+                pv_landing_free(p->item[i].landing);
                 free(p->item[i].sha256);
                 if (p->owns_paths)
                         free((char *)p->item[i].path);

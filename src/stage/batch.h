@@ -60,6 +60,7 @@ enum pv_item_flags {
         PV_ITEM_NEWER = 1 << 15,      /* undo: the stage has something newer at the path; this version gives way */
         PV_ITEM_GROUPED = 1 << 14,    /* its slot is <slot>.d/<name>: the layer's directory becomes the backup's */
         PV_ITEM_MERGED = 1 << 16,     /* what is published is no version of the stage's; that one goes to <slot>.job */
+        PV_ITEM_LANDS = 1 << 17,      /* applied while the job runs: `landing` becomes its baseline (beside.c) */
 };
 
 enum pv_item_state {
@@ -75,6 +76,16 @@ struct pv_meta {
 };
 void pv_meta_free(struct pv_meta *m);
 
+/* What the target holds once the item is published, besides `in`. All zero where nothing is left there. */
+struct pv_landing {
+        uint64_t xattrs; /* as in struct pv_facts */
+        uint32_t nlink;
+        bool hashed;
+        unsigned char sha256[PV_SHA256_SIZE];
+        char *link; /* target of a symbolic link, or NULL; owned */
+};
+void pv_landing_free(struct pv_landing *l);
+
 struct pv_item {
         const char *path; /* borrowed from the batch's owner of strings */
         struct pv_ident in, out;
@@ -83,6 +94,7 @@ struct pv_item {
         struct pv_meta *meta;           /* META only, owned */
         const struct pv_merged *merged; /* MERGED only, of an apply; not journalled */
         unsigned char *sha256;          /* with HASHED, owned */
+        struct pv_landing *landing;     /* with LANDS, owned */
         uint32_t root, layer, slot;
         uint32_t flags;
         uint8_t op, at, state;

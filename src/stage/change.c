@@ -7,6 +7,7 @@
 #include "stage/change.h"
 
 #include <fcntl.h>
+#include <search.h>
 #include <string.h>
 #include <sys/stat.h>
 #include "base/fd.h"
@@ -30,8 +31,23 @@ struct computing {
         const struct pv_settled *within; /* the last one that holds for all below it */
         struct pv_changes *out;
         size_t cap, cap_unsettled;
-        char *buf; /* 2 * COMPARE_BUF */
+        char *buf;                       /* 2 * COMPARE_BUF */
+        const struct pv_changes *before; /* what they were a moment ago; or NULL */
 };
+
+/* Two versions of a file and whether they have the same bytes. Zero where nothing is said, for memcmp(3). */
+struct comparison {
+        uint64_t ino, size, pre_ino;
+        struct timespec ctime, pre_ctime;
+        unsigned char pre_sha256[PV_SHA256_SIZE];
+        unsigned root, layer;
+        bool same;
+};
+
+static int order_comparisons(const void *a, const void *b)
+{
+        return memcmp(a, b, offsetof(struct comparison, same));
+}
 
 void pv_changes_free(struct pv_changes *c)
 {
@@ -39,6 +55,8 @@ void pv_changes_free(struct pv_changes *c)
                 return;
         pv_arena_fini(&c->text);
         free(c->unsettled);
+        tdestroy(c->compared, free);
+        free(c->known);
         free(c->item);
         free(c);
 }
@@ -116,12 +134,8 @@ static bool has_same_bytes(struct computing *c, const struct pv_scan_entry *e)
         return true;
 }
 
-static bool has_same_content(struct computing *c, const struct pv_scan_entry *e, const struct pv_facts *pre)
+static bool compare_content(struct computing *c, const struct pv_scan_entry *e, const struct pv_facts *pre)
 {
-        if (e->now.size != pre->size)
-                return false;
-        if (pre->size == 0)
-                return true;
         if (pv_facts_same_inode_state(&e->host, pre))
                 return has_same_bytes(c, e);
         struct pv_err unreadable = PV_ERR_INIT; /* counts as changed */
@@ -129,6 +143,37 @@ static bool has_same_content(struct computing *c, const struct pv_scan_entry *e,
         pv_auto_fd fd = pre->hashed ? open_staged_file(c, e) : -1;
         return fd >= 0 && pv_sha256_fd(fd, sha256, e->path, &unreadable) == 0 &&
                memcmp(sha256, pre->sha256, sizeof sha256) == 0;
+}
+
+/*
+ * A file is not read again that is what it was a moment ago. One that is written to through a mapping may differ and
+ * have the same times: then it is seen the next time.
+ */
+static bool has_same_content(struct computing *c, const struct pv_scan_entry *e, const struct pv_facts *pre)
+{
+        if (e->now.size != pre->size)
+                return false;
+        if (pre->size == 0)
+                return true;
+        if (!c->s->beside)
+                return compare_content(c, e, pre);
+        struct comparison *one = pv_calloc(1, sizeof *one); /* with its padding */
+        one->ino = e->now.ino;
+        one->size = e->now.size;
+        one->ctime = e->now.ctime;
+        one->pre_ino = pre->ino;
+        one->pre_ctime = pre->ctime;
+        one->root = c->root;
+        one->layer = e->layer;
+        if (pre->hashed)
+                memcpy(one->pre_sha256, pre->sha256, sizeof one->pre_sha256);
+        struct comparison **known = c->before ? tfind(one, &c->before->compared, order_comparisons) : NULL;
+        one->same = known ? (*known)->same : compare_content(c, e, pre);
+        bool same = one->same;
+        struct comparison **kept = c->before ? NULL : tsearch(one, &c->out->compared, order_comparisons);
+        if (!kept || *kept != one)
+                free(one);
+        return same;
 }
 
 static bool has_same_substance(struct computing *c, const struct pv_scan_entry *e, const struct pv_facts *pre)
@@ -268,6 +313,18 @@ static int settle(struct computing *c, const struct pv_scan_entry *e, struct pv_
         return 0;
 }
 
+static void note_known(struct computing *c, const struct pv_scan_entry *e, const struct pv_preimage *pre)
+{
+        struct pv_changes *out = c->out;
+        if (!S_ISDIR(e->now.mode) || !S_ISDIR(e->host.mode) || e->flags & (PV_SCAN_OPAQUE | PV_SCAN_TOO_LONG) ||
+            pre->recorded || pre->doubt != PV_DOUBT_NONE)
+                return;
+        out->known = pv_realloc(out->known, out->n_known + 1, sizeof *out->known);
+        out->known[out->n_known++] = (struct pv_known_dir){ .root = c->root,
+                                                            .path = pv_arena_text(&out->text, e->path, e->len),
+                                                            .host = pre->host };
+}
+
 static int compute_entry(void *ctx, const struct pv_scan_entry *e, struct pv_err *err)
 {
         struct computing *c = ctx;
@@ -284,6 +341,8 @@ static int compute_entry(void *ctx, const struct pv_scan_entry *e, struct pv_err
                         return -1;
                 item.flags |= PV_CHANGE_SETTLED;
         }
+        if (c->s->beside)
+                note_known(c, e, &pre);
         if (pv_facts_exist(&e->now) && pv_facts_exist(&pre.host) && read_staged_xattrs(c, e, &item.now.xattrs) < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "read the attributes of %s", e->path);
         bool linked = !S_ISDIR(e->now.mode) && e->now.nlink > 1;
@@ -309,24 +368,42 @@ static int compute_entry(void *ctx, const struct pv_scan_entry *e, struct pv_err
 static int compute_root(struct computing *c, struct pv_err *err)
 {
         struct pv_scan_visitor v = { .visit = compute_entry, .ctx = c, .text = &c->out->text };
-        if (pv_baseline_open(c->s, c->root, (struct pv_pathfd)PV_PATHFD_INIT, 0, &c->base, err) < 0)
+        const struct pv_pathfd view =
+                c->s->beside_views ? c->s->beside_views[c->root] : (struct pv_pathfd)PV_PATHFD_INIT;
+        /* Who is about to move the host's files notes what they were. */
+        unsigned flags = c->s->beside && !c->before ? PV_BASELINE_HASH : 0;
+        if (pv_baseline_open(c->s, c->root, view, flags, &c->base, err) < 0)
                 return -1;
         int r = pv_scan_root(c->s, c->root, &v, err);
         pv_baseline_close(c->base);
         return r;
 }
 
-int pv_changes_compute(struct pv_stage *s, struct pv_changes **out, struct pv_err *err)
+/* What was found out before of a path that is still what it was. */
+static void carry_over(struct pv_changes *changes, const struct pv_changes *before)
 {
-        return pv_changes_compute_settled(s, NULL, 0, out, err);
+        for (size_t i = 0; i < changes->n; i++) {
+                struct pv_change *x = &changes->item[i];
+                const struct pv_change *was = pv_changes_find((struct pv_changes *)(uintptr_t)before, x->root, x->path);
+                if (!was)
+                        continue;
+                if (was->pre.hashed && !x->pre.hashed && pv_facts_same_inode_state(&was->pre, &x->pre)) {
+                        x->pre.hashed = true;
+                        memcpy(x->pre.sha256, was->pre.sha256, sizeof x->pre.sha256);
+                }
+                const struct pv_change *from =
+                        was->renamed_from ? pv_changes_find(changes, x->root, was->renamed_from) : NULL;
+                if (from && from->kind == PV_CHANGE_DELETED && was->kind == x->kind)
+                        pv_change_set_renamed(x, from);
+        }
 }
 
-int pv_changes_compute_settled(struct pv_stage *s, const struct pv_settled *settled, size_t n_settled,
-                               struct pv_changes **out, struct pv_err *err)
+static int compute(struct pv_stage *s, const struct pv_settled *settled, size_t n_settled,
+                   const struct pv_changes *before, struct pv_changes **out, struct pv_err *err)
 {
         pv_auto_free bool *shared = NULL;
         pv_auto_changes changes = pv_calloc(1, sizeof *changes);
-        struct computing c = { .s = s, .out = changes, .settled = settled, .n_settled = n_settled };
+        struct computing c = { .s = s, .out = changes, .settled = settled, .n_settled = n_settled, .before = before };
         if (pv_stage_require_targets(s, err) < 0 || pv_layers_find_shared(s, &shared, err) < 0)
                 return -1;
         c.shared = shared;
@@ -338,9 +415,29 @@ int pv_changes_compute_settled(struct pv_stage *s, const struct pv_settled *sett
         if (r < 0)
                 return -1;
         pv_changes_find_links(changes);
-        pv_changes_find_renames(s, changes);
+        if (before)
+                carry_over(changes, before);
+        else
+                pv_changes_find_renames(s, changes);
         *out = pv_steal(&changes);
         return 0;
+}
+
+int pv_changes_compute(struct pv_stage *s, struct pv_changes **out, struct pv_err *err)
+{
+        return compute(s, NULL, 0, NULL, out, err);
+}
+
+int pv_changes_compute_settled(struct pv_stage *s, const struct pv_settled *settled, size_t n_settled,
+                               struct pv_changes **out, struct pv_err *err)
+{
+        return compute(s, settled, n_settled, NULL, out, err);
+}
+
+int pv_changes_compute_again(struct pv_stage *s, const struct pv_changes *before, struct pv_changes **out,
+                             struct pv_err *err)
+{
+        return compute(s, NULL, 0, before, out, err);
 }
 
 static int find_order(const void *key, const void *item)

@@ -88,12 +88,23 @@ struct pv_unsettled {
         struct pv_preimage pre;
 };
 
+/* A directory that the layers merge with and that is known to be the one that the command sees. */
+struct pv_known_dir {
+        unsigned root;
+        char *path;
+        struct pv_facts host;
+};
+
 struct pv_changes {
         struct pv_arena text;   /* all paths and link targets */
         struct pv_change *item; /* sorted by (root, path) with '/' lowest: parents before children, subtrees together */
         size_t n;
         struct pv_unsettled *unsettled; /* one a SETTLED change, in the same order */
         size_t n_unsettled;
+        /* Of a stage in which a command runs and on which the opener may decide, both in the same order: */
+        struct pv_known_dir *known;
+        size_t n_known;
+        void *compared; /* what was found to have the same content, for pv_changes_compute_again() */
 };
 
 /* *out is the caller's: pv_changes_free(). */
@@ -104,6 +115,12 @@ int pv_changes_compute(struct pv_stage *s, struct pv_changes **out, struct pv_er
  */
 int pv_changes_compute_settled(struct pv_stage *s, const struct pv_settled *settled, size_t n_settled,
                                struct pv_changes **out, struct pv_err *err);
+/*
+ * The same once more while the command is held still, in little time: files that are what they were are not read
+ * again, and renames are those that were found before. For a stage opened with PV_STAGE_DECIDE.
+ */
+int pv_changes_compute_again(struct pv_stage *s, const struct pv_changes *before, struct pv_changes **out,
+                             struct pv_err *err);
 void pv_changes_free(struct pv_changes *c);
 static inline void pv_changes_freep(struct pv_changes **c)
 {

@@ -15,15 +15,16 @@
 struct pv_engine {
         struct pv_stage *s;
         struct pv_plan_list *plan;
-        struct pv_apply_result *result; /* conflicts go here */
-        struct pv_pathfd slots;         /* backup/<batch>, owned */
-        struct pv_walk *target;         /* one a root */
-        struct pv_walk **layer;         /* [root][layer] */
-        unsigned n_layers;              /* 0 is the oldest, the last one the top */
-        bool *shared;                   /* [layer]: must stay as it is: another stage's, or the job runs on it */
-        bool by_root;                   /* no permission bits stand in the way */
-        bool recovering;                /* what was moved was moved by a process that is gone */
-        bool bump_known, bump;          /* does an exchange leave the ctime of what goes in? */
+        struct pv_apply_result *result;   /* conflicts go here */
+        struct pv_pathfd slots;           /* backup/<batch>, owned */
+        struct pv_walk *target;           /* one a root */
+        struct pv_walk **layer;           /* [root][layer] */
+        unsigned n_layers;                /* 0 is the oldest, the last one the top */
+        bool *shared;                     /* [layer]: must stay as it is: another stage's, or the job runs on it */
+        bool by_root;                     /* no permission bits stand in the way */
+        bool recovering;                  /* what was moved was moved by a process that is gone */
+        const struct pv_freezer *freezer; /* holds the job still until the copies are made; or NULL */
+        bool bump_known, bump;            /* does an exchange leave the ctime of what goes in? */
 };
 int pv_engine_init(struct pv_engine *e, struct pv_stage *s, struct pv_plan_list *plan, struct pv_apply_result *result,
                    struct pv_err *err);

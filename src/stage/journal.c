@@ -149,6 +149,14 @@ static void put_meta(struct pv_str *b, const struct pv_meta *m)
         }
 }
 
+static void put_landing(struct pv_str *b, const struct pv_landing *l)
+{
+        put_number(b, l->xattrs);
+        put_number(b, l->nlink);
+        put_block(b, l->sha256, l->hashed ? PV_SHA256_SIZE : 0);
+        put_block(b, l->link, l->link ? strlen(l->link) : 0);
+}
+
 static size_t shared_prefix(const char *a, const char *b)
 {
         size_t n = 0;
@@ -179,6 +187,8 @@ static void put_item(struct pv_str *b, const struct pv_item *it, const char *bef
         }
         if (it->op == PV_OP_META)
                 put_meta(b, it->meta);
+        if (it->flags & PV_ITEM_LANDS)
+                put_landing(b, it->landing);
         close_record(b, at);
 }
 
@@ -331,6 +341,25 @@ static struct pv_meta *get_meta(struct reader *r)
         return m;
 }
 
+static struct pv_landing *get_landing(struct reader *r)
+{
+        struct pv_landing *l = pv_calloc(1, sizeof *l);
+        l->xattrs = get_number(r);
+        l->nlink = (uint32_t)get_bounded(r, UINT32_MAX);
+        size_t n = get_bounded(r, PV_SHA256_SIZE);
+        const unsigned char *sha = get_bytes(r, n);
+        l->link = get_string(r, PATH_MAX);
+        if (!sha || (n != 0 && n != PV_SHA256_SIZE))
+                r->bad = true;
+        if (r->bad)
+                return l;
+        memcpy(l->sha256, sha, n);
+        l->hashed = n != 0;
+        if (l->link && !*l->link)
+                pv_freep(&l->link);
+        return l;
+}
+
 /* Relative, no empty, "." or ".." component: nothing that leaves its root. */
 static bool path_is_sound(const char *path)
 {
@@ -367,10 +396,13 @@ static void get_item(struct reader *r, struct pv_plan_list *out)
         }
         if (it.op == PV_OP_META && !r->bad)
                 it.meta = get_meta(r);
+        if (it.flags & PV_ITEM_LANDS && !r->bad)
+                it.landing = get_landing(r);
         pv_auto_free char *path = rest ? pv_strf("%.*s%s", (int)shared, before, rest) : NULL;
         if (r->bad || !path || !path_is_sound(path)) {
                 r->bad = true;
                 pv_meta_free(it.meta);
+                pv_landing_free(it.landing);
                 return;
         }
         it.path = pv_steal(&path);

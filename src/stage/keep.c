@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* After an apply: the displaced originals go into the backup, the applied changes out of the stage. */
-#include "stage/engine.h"
+#include "stage/beside.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -242,6 +242,8 @@ static int settle(struct pv_engine *e, const struct pv_changes *changes, const b
                 if (counts(p, i) && moved_as_one(&p->item[i]) && remove_hidden(e, &p->item[i], err) < 0)
                         return -1;
         }
+        if (pv_beside_made(p))
+                return pv_beside_settle(e, err);
         if (!changes || p->marks & PV_MARK_PARTLY) {
                 changes_of(p, &made, &made_selected);
                 changes = &made;

@@ -31,7 +31,7 @@ struct block_head {
         unsigned char digest[DIGEST_SIZE];
 };
 
-enum record_flags { RECORD_HASHED = 1 << 0 };
+enum record_flags { RECORD_HASHED = 1 << 0, RECORD_LANDED = 1 << 1 };
 
 struct record {
         uint16_t shared, suffix, link;
@@ -141,7 +141,7 @@ static struct record to_record(const struct pv_preimage *p)
         const struct pv_facts *f = &p->host;
         struct record r = {
                 .doubt = (uint8_t)p->doubt,
-                .flags = f->hashed ? RECORD_HASHED : 0,
+                .flags = (uint8_t)((f->hashed ? RECORD_HASHED : 0) | (p->landed ? RECORD_LANDED : 0)),
                 .link = f->link ? (uint16_t)strlen(f->link) : 0,
                 .mode = f->mode,
                 .uid = f->uid,
@@ -323,6 +323,8 @@ static void from_record(const struct record *r, struct pv_preimage *p)
         };
         memcpy(f->sha256, r->sha256, sizeof f->sha256);
         p->doubt = (enum pv_doubt)r->doubt;
+        p->landed = r->flags & RECORD_LANDED;
+        p->recorded = true;
 }
 
 /* The path of the record, checked to come after the one before. */

@@ -31,6 +31,8 @@ const char *pv_doubt_text(enum pv_doubt d);
 struct pv_preimage {
         struct pv_facts host;
         enum pv_doubt doubt;
+        bool landed;   /* an apply made it so while the command ran: what else the host has below is the host's own */
+        bool recorded; /* it was read from a file of preimages; not kept there */
 };
 
 #define PV_PREIMAGES_FILE "preimages"

@@ -12,12 +12,13 @@ struct rewriting {
         struct pv_preimage_writer *out;
         const char *path; /* of the next old record; NULL: there is none */
         struct pv_preimage old;
+        bool beside; /* it is what landed while the command runs */
         struct pv_err *err;
 };
 
 static int next_old(struct rewriting *r)
 {
-        int k = pv_preimages_next(r->in, &r->path, &r->old, r->err);
+        int k = !r->in ? 0 : pv_preimages_next(r->in, &r->path, &r->old, r->err);
         if (k <= 0)
                 r->path = NULL;
         if (k < 0 && r->err->kind == PV_ERR_INPUT) { /* what a damaged file still has is kept */
@@ -42,10 +43,11 @@ static int rewrite_path(struct rewriting *r, const struct pv_rebase *p)
                 return -1;
         if (r->path && pv_streq(r->path, p->path) && next_old(r) < 0)
                 return -1;
-        struct pv_preimage new = { .doubt = p->doubt };
-        if (!p->facts)
+        struct pv_preimage new = { .doubt = p->doubt, .landed = p->landed };
+        if (!p->facts && !r->beside)
                 return 0;
-        new.host = *p->facts;
+        if (p->facts)
+                new.host = *p->facts;
         return pv_preimages_put(r->out, p->path, &new, r->err);
 }
 
@@ -97,6 +99,34 @@ int pv_rebase_root(struct pv_stage *s, unsigned root, const struct pv_rebase *pa
         return 0;
 }
 
+/*
+ * What landed while the command runs. A damaged file is none: it doubts all, and what is written now replaces it. So is
+ * one of an earlier run.
+ */
+static int rewrite_landed(struct pv_stage *s, unsigned root, const struct pv_rebase *paths, size_t n,
+                          struct pv_err *err)
+{
+        struct rewriting r = { .err = err, .beside = true };
+        struct pv_err damaged = PV_ERR_INIT;
+        pv_auto_free char *file = pv_landed_file(root);
+        int result = -1;
+        if (pv_preimages_open(s->fd.fd, file, &r.in, &damaged) < 0 && damaged.kind != PV_ERR_INPUT) {
+                *err = damaged;
+                return -1;
+        }
+        if (r.in && pv_preimages_run(r.in) != s->runs) {
+                pv_preimages_close(r.in);
+                r.in = NULL;
+        }
+        if (pv_preimages_create(s->fd.fd, file, s->runs, &r.out, err) == 0)
+                result = rewrite_all(&r, root, paths, n);
+        if (result == 0)
+                result = pv_preimages_finish(pv_steal(&r.out), PV_PREIMAGE_DURABLE, err);
+        pv_preimages_abandon(r.out);
+        pv_preimages_close(r.in);
+        return result;
+}
+
 static int by_path(const void *a, const void *b)
 {
         const struct pv_rebase *x = a, *y = b;
@@ -116,8 +146,11 @@ int pv_stage_rebase(struct pv_stage *s, const struct pv_rebase *paths, size_t n,
         if (n)
                 memcpy(sorted, paths, n * sizeof *sorted);
         pv_rebase_sort(sorted, n);
-        for (unsigned root = 0; root < s->n_roots; root++)
-                if (pv_rebase_root(s, root, sorted, n, PV_PREIMAGE_DURABLE, err) < 0)
+        for (unsigned root = 0; root < s->n_roots; root++) {
+                int r = s->state == PV_STATE_RUNNING ? rewrite_landed(s, root, sorted, n, err)
+                                                     : pv_rebase_root(s, root, sorted, n, PV_PREIMAGE_DURABLE, err);
+                if (r < 0)
                         return pv_err_wrap(err, "stage %s", s->dir);
+        }
         return 0;
 }

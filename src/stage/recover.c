@@ -15,6 +15,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "stage/beside.h"
 #include "stage/build.h"
 #include "stage/journal.h"
 
@@ -32,31 +33,13 @@ int pv_batch_refuse_unfinished(struct pv_stage *s, struct pv_err *err)
         return pv_err_set(err, PV_ERR_BUSY, 0, "%s: a batch that was cut short waits for recovery", pv_stage_dir(s));
 }
 
-bool pv_apply_is_unfinished(const struct pv_stage *s)
-{
-        return exists(pv_stage_dirfd(s).fd, PV_JOURNAL_NAME);
-}
-
 /* Another stage's batch on one of our targets: finished by opening that stage. */
 static int recover_other(const char *dir, struct pv_err *err)
 {
         pv_auto_stage other = NULL;
         const char *did;
-        if (pv_stage_open(dir, PV_STAGE_TAKE, &other, err) == 0 && pv_apply_recover(other, &did, err) == 0)
-                return 0;
-        (void)pv_err_wrap(err, "finish the batch that was cut short in %s", dir);
-        return err->kind == PV_ERR_BUSY
-                       ? -1
-                       : pv_err_hint(err, "pvisor undo --abandon %s gives it up and says where each version lies", dir);
-}
-
-int pv_apply_recover_targets(struct pv_stage *s, struct pv_err *err)
-{
-        for (size_t i = 0; i < pv_stage_n_roots(s); i++) {
-                pv_auto_free char *other = NULL;
-                if (pv_pending_find(s, i, &other, err) < 0 || (other && recover_other(other, err) < 0))
-                        return -1;
-        }
+        if (pv_stage_open(dir, PV_STAGE_TAKE, &other, err) < 0 || pv_apply_recover(other, &did, err) < 0)
+                return pv_err_wrap(err, "finish the batch that was cut short in %s", dir);
         return 0;
 }
 
@@ -153,7 +136,7 @@ static int go_forward(struct pv_engine *e, const struct pv_batch_source *source,
 static int go_back(struct pv_engine *e, const struct pv_batch_source *source, const char **did, struct pv_err *err)
 {
         *did = "a batch that was cut short was taken back";
-        if (pv_rollback(e, err) < 0)
+        if (pv_rollback(e, err) < 0 || (pv_beside_made(e->plan) && pv_beside_settle_back(e, err) < 0))
                 return -1;
         return pv_batch_abandon(e, source, err);
 }

@@ -132,7 +132,7 @@ static void hash_side(struct pv_stage *s, struct pv_changes *c, struct side *sid
         qsort(side, kept, sizeof *side, by_content);
 }
 
-static void set_renamed(struct pv_changes *c, struct pv_change *to, const struct pv_change *from)
+void pv_change_set_renamed(struct pv_change *to, const struct pv_change *from)
 {
         to->renamed_from = from->path;
         if (to->flags & PV_CHANGE_SUSPECT && to->why == pv_doubt_text(PV_DOUBT_GONE)) {
@@ -163,7 +163,7 @@ static void pair_run(struct pv_changes *c, const struct side *gone, size_t n_gon
                 if (best >= n_gone)
                         return;
                 used[best] = true;
-                set_renamed(c, to, &c->item[gone[best].item]);
+                pv_change_set_renamed(to, &c->item[gone[best].item]);
         }
 }
 
@@ -242,11 +242,11 @@ static void follow_dir(struct pv_changes *c, size_t i, size_t *left)
         }
         if (2 * alike < files)
                 return;
-        set_renamed(c, &c->item[i], old);
+        pv_change_set_renamed(&c->item[i], old);
         for (size_t k = i + 1; k < end; k++) {
                 struct pv_change *from = c->item[k].renamed_from ? NULL : old_place(c, &c->item[k], len, old->path);
                 if (from)
-                        set_renamed(c, &c->item[k], from);
+                        pv_change_set_renamed(&c->item[k], from);
         }
 }
 

@@ -10,5 +10,7 @@
  * places under another. A doubt that a rename explains is taken back.
  */
 void pv_changes_find_renames(struct pv_stage *s, struct pv_changes *c);
+/* One such pair; both of the same list. */
+void pv_change_set_renamed(struct pv_change *to, const struct pv_change *from);
 
 #endif

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include "stage/beside.h"
 #include "stage/build.h"
 #include "stage/journal.h"
 #include "stage/unsettled.h"
@@ -210,11 +211,20 @@ int pv_batch_abandon(struct pv_engine *e, const struct pv_batch_source *source, 
         return discard(e, err);
 }
 
+/* The copies of what a running job has staged are made: it goes on. */
+static int let_go(struct pv_engine *e, const struct pv_changes *changes, struct pv_err *err)
+{
+        if (pv_beside_mark_directories(e, err) < 0)
+                return -1;
+        e->freezer->thaw(e->freezer->ctx);
+        return pv_beside_look_at_copies(e, changes, err);
+}
+
 /*
  * The plan on disk, ready to be carried out. Copies are made between a first plan, which says where they will lie, and
  * the final one, which says what they are.
  */
-static int write_journal(struct pv_engine *e, struct pv_err *err)
+static int write_journal(struct pv_engine *e, const struct pv_batch_source *source, struct pv_err *err)
 {
         int dir = pv_stage_dirfd(e->s).fd;
         pv_auto_journal j = PV_JOURNAL_INIT;
@@ -225,14 +235,14 @@ static int write_journal(struct pv_engine *e, struct pv_err *err)
                 if (pv_journal_create(&first, dir, PV_JOURNAL_NAME, err) < 0 ||
                     pv_journal_put_plan(&first, e->plan, err) < 0 || pv_journal_flush(&first, err) < 0)
                         return -1;
-                if (fsync(first.fd) < 0)
+                if (!e->freezer && fsync(first.fd) < 0)
                         return pv_err_set(err, PV_ERR_SYS, errno, "sync the journal");
-                if (pv_pending_set(e->s, err) < 0) /* copies beside the target are somebody's to remove, too */
-                        return -1;
                 if (pv_access_open(e, PV_ACCESS_BEFORE, err) < 0 || pv_build_copies(e, err) < 0 ||
                     pv_access_restore(e, PV_ACCESS_BEFORE, err) < 0)
                         return -1;
         }
+        if (e->freezer && let_go(e, source->changes, err) < 0)
+                return -1;
         if (pv_journal_create(&j, dir, PV_JOURNAL_NEW, err) < 0 || pv_journal_put_plan(&j, e->plan, err) < 0 ||
             pv_journal_mark(&j, PV_MARK_READY, err) < 0)
                 return -1;
@@ -257,11 +267,16 @@ static int commit(struct pv_engine *e, const struct pv_batch_source *source, str
         return 0;
 }
 
+static int settle_back(struct pv_engine *e, struct pv_err *err)
+{
+        return pv_beside_made(e->plan) ? pv_beside_settle_back(e, err) : 0;
+}
+
 static enum pv_publish_outcome take_back(struct pv_engine *e, const struct pv_batch_source *source,
                                          enum pv_publish_outcome why, struct pv_err *err)
 {
         struct pv_err trouble = PV_ERR_INIT;
-        if (pv_rollback(e, &trouble) < 0 || pv_batch_abandon(e, source, &trouble) < 0) {
+        if (pv_rollback(e, &trouble) < 0 || settle_back(e, &trouble) < 0 || pv_batch_abandon(e, source, &trouble) < 0) {
                 *err = trouble;
                 (void)pv_err_wrap(err, "the batch could not be taken back now");
                 (void)pv_err_hint(err, "nothing is lost: the next command on this job finishes it");
@@ -273,6 +288,8 @@ static enum pv_publish_outcome take_back(struct pv_engine *e, const struct pv_ba
 static enum pv_publish_outcome publish_and_commit(struct pv_engine *e, const struct pv_batch_source *source,
                                                   struct pv_err *err)
 {
+        if (e->freezer && pv_beside_note_directories(e, source->changes, err) < 0)
+                return take_back(e, source, PV_PUBLISH_FAILED, err);
         enum pv_publish_outcome r = pv_publish(e, err);
         if (r != PV_PUBLISHED)
                 return take_back(e, source, r, err);
@@ -314,7 +331,7 @@ enum pv_publish_outcome pv_batch_run(struct pv_engine *e, const struct pv_batch_
         enum pv_publish_outcome r = PV_PUBLISH_FAILED;
         calm_begin(&calm);
         if (pv_engine_open_slots(e, true, err) < 0 ||
-            pv_unsettled_save(e, source->changes, source->selected, err) < 0 || write_journal(e, err) < 0)
+            pv_unsettled_save(e, source->changes, source->selected, err) < 0 || write_journal(e, source, err) < 0)
                 (void)discard(e, &ignored);
         else
                 r = publish_and_commit(e, source, err);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sealing: at the end of a run, the preimages of all that its layers touch are taken and kept. What a seal costs is
- * one look at each changed path in the layer and on the host, and reading what the host had there: at most 64 MiB, in
- * files of at most 1 MiB (docs/decisions/0041). Nothing is synced: see startclock.c.
+ * Sealing: at the end of a run the preimages of all that its layers touch are taken and kept. Whoever decided on it
+ * while it went on is done by then, or dead and what they left is finished. What a seal costs is one look at each
+ * changed path in the layer and on the host, and reading what the host had there: at most 64 MiB, in files of at most
+ * 1 MiB (docs/decisions/0041). Nothing is synced: see startclock.c.
  */
 #include "base/own_files.h"
+#include "stage/apply.h"
 #include "stage/baseline.h"
 #include "stage/scan.h"
 #include "stage/state.h"
@@ -31,16 +33,26 @@ static int seal_entry(void *ctx, const struct pv_scan_entry *e, struct pv_err *e
         return pv_preimages_put(s->out, e->path, &p, err);
 }
 
+/* What was decided on while the command ran stays so, also where the layers say nothing of it any more. */
+static int seal_passed(void *ctx, const char *path, const struct pv_preimage *p, struct pv_err *err)
+{
+        struct sealing *s = ctx;
+        return pv_preimages_put(s->out, path, p, err);
+}
+
 static int try_root(struct sealing *seal, struct pv_stage *s, size_t root, struct pv_pathfd view, struct pv_err *err)
 {
         pv_auto_free char *file = pv_baseline_file(root);
         pv_auto_arena text = { 0 };
         struct pv_scan_visitor v = { .visit = seal_entry, .ctx = seal, .text = &text };
-        if (pv_baseline_open(s, root, view, PV_BASELINE_HASH, &seal->base, err) < 0)
+        if (pv_baseline_open(s, root, view, PV_BASELINE_HASH | PV_BASELINE_KEEP, &seal->base, err) < 0)
                 return -1;
         int r = pv_preimages_create(s->fd.fd, file, s->runs, &seal->out, err);
+        pv_baseline_on_passed(seal->base, seal_passed, seal);
         if (r == 0)
                 r = pv_scan_root(s, root, &v, err);
+        if (r == 0)
+                r = pv_baseline_pass_rest(seal->base, err);
         if (r == 0)
                 r = pv_preimages_finish(pv_steal(&seal->out), PV_PREIMAGE_CACHED, err);
         pv_preimages_abandon(pv_steal(&seal->out));
@@ -65,7 +77,13 @@ int pv_stage_seal(struct pv_stage *s, const struct pv_pathfd *views, struct pv_e
 {
         if (s->state != PV_STATE_RUNNING)
                 return 0;
+        const char *did;
         if (pv_stage_require_targets(s, err) < 0)
+                return -1;
+        if (pv_stage_take_decide(s, err) < 0 && err->kind == PV_ERR_BUSY)
+                return -1;
+        pv_err_clear(err); /* where no file can be made nobody could decide */
+        if (pv_apply_recover(s, &did, err) < 0)
                 return -1;
         for (size_t i = 0; i < s->n_roots; i++)
                 if (seal_root(s, i, views ? views[i] : (struct pv_pathfd)PV_PATHFD_INIT, err) < 0)

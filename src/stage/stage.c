@@ -23,6 +23,9 @@
  * supervisor, and the sandbox's init that was forked from it. Once it can be taken, nothing of the run lives. State
  * "running" without a holder is a lost run; whoever takes the lock next seals it.
  *
+ * Who decides on what is staged while a command runs in it (PV_STAGE_DECIDE) has `decide` instead, which everybody else
+ * who changes the stage takes, too, the supervisor when it seals: `lock` first, then `decide`. See beside.c.
+ *
  * A crash of the machine: the overlay is mounted volatile and nothing is synced before the command starts. The boot id
  * tells; then every path is suspect, and apply refuses what it cannot prove (docs/decisions/0040).
  */
@@ -34,7 +37,11 @@
 #include "stage/layers.h"
 #include "stage/state.h"
 
-#define LOCK_FILE "lock"
+#define LOCK_FILE   "lock"
+#define DECIDE_FILE "decide"
+/* For how long one waits for another's decision. */
+#define DECIDE_WAIT_MS 10000
+#define DECIDE_STEP_MS 5
 
 void pv_overlays_free(struct pv_overlay *o, size_t n)
 {
@@ -74,7 +81,11 @@ void pv_stage_close(struct pv_stage *s)
                 pv_pathfd_closep(&s->roots[i].target);
         }
         free(s->roots);
+        for (size_t i = 0; s->beside_views && i < s->n_roots; i++)
+                pv_pathfd_closep(&s->beside_views[i]);
+        free(s->beside_views);
         pv_fd_closep(&s->watch.fd);
+        pv_fd_closep(&s->decide_fd);
         pv_fd_closep(&s->lock_fd); /* with the last copy of it goes the lock */
         pv_pathfd_closep(&s->fd);
         free(s->dir);
@@ -122,6 +133,33 @@ static int take_lock(struct pv_stage *s, struct pv_err *err)
         if (errno == EAGAIN || errno == EACCES)
                 return pv_err_set(err, PV_ERR_BUSY, 0, "stage %s is in use", s->dir);
         return pv_err_set(err, PV_ERR_SYS, errno, "lock the stage %s", s->dir);
+}
+
+int pv_stage_take_decide(struct pv_stage *s, struct pv_err *err)
+{
+        struct flock l = whole_file(F_WRLCK);
+        if (s->decide_fd >= 0)
+                return 0;
+        pv_auto_fd fd = openat(s->fd.fd, DECIDE_FILE, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+        if (fd < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "stage %s: " DECIDE_FILE, s->dir);
+        for (int waited = 0; fcntl(fd, F_OFD_SETLK, &l) < 0; waited += DECIDE_STEP_MS) {
+                if (errno != EAGAIN && errno != EACCES)
+                        return pv_err_set(err, PV_ERR_SYS, errno, "lock the stage %s", s->dir);
+                if (waited >= DECIDE_WAIT_MS)
+                        return pv_err_set(err, PV_ERR_BUSY, 0, "stage %s: another decision is under way", s->dir);
+                (void)usleep(DECIDE_STEP_MS * 1000);
+        }
+        s->decide_fd = pv_fd_steal(&fd);
+        return 0;
+}
+
+void pv_stage_take_views(struct pv_stage *s, struct pv_pathfd *views)
+{
+        for (size_t i = 0; s->beside_views && i < s->n_roots; i++)
+                pv_pathfd_closep(&s->beside_views[i]);
+        free(s->beside_views);
+        s->beside_views = views;
 }
 
 bool pv_stage_borrow(struct pv_stage *s)
@@ -224,7 +262,7 @@ static int make_root_dirs(struct pv_stage *s, struct pv_err *err)
 /* What is in the directory already: nothing, or what an interrupted create (no stage.json yet) left of a stage. */
 static int check_unused(struct pv_stage *s, struct pv_err *err)
 {
-        static const char *const ours[] = { ".", "..", LOCK_FILE, "roots" };
+        static const char *const ours[] = { ".", "..", LOCK_FILE, DECIDE_FILE, "roots" };
         pv_auto_fd fd = openat(s->fd.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         pv_auto_dir d = fd >= 0 ? fdopendir(fd) : NULL;
         if (!d)
@@ -277,20 +315,36 @@ int pv_stage_create(const char *dir, const struct pv_root *roots, size_t n_roots
         return 0;
 }
 
+/* Whose filesystem has no room for one more name wants to drop the stage, not to wait for anybody. */
+static int take_decide(struct pv_stage *s, enum pv_stage_lock lock, struct pv_err *err)
+{
+        if (pv_stage_take_decide(s, err) == 0)
+                return 0;
+        if (lock == PV_STAGE_DECIDE || err->kind == PV_ERR_BUSY)
+                return -1;
+        pv_err_clear(err);
+        return 0;
+}
+
 int pv_stage_open(const char *dir, enum pv_stage_lock lock, struct pv_stage **out, struct pv_err *err)
 {
         pv_auto_stage s = pv_stage_new();
         if (open_dir(s, dir, err) < 0 || open_lock(s, 0, err) < 0)
                 return -1;
-        if (lock != PV_STAGE_LOOK && take_lock(s, err) < 0)
+        if ((lock == PV_STAGE_TAKE || lock == PV_STAGE_DISCARD) && take_lock(s, err) < 0)
+                return -1;
+        if (lock != PV_STAGE_LOOK && take_decide(s, lock, err) < 0)
                 return -1;
         if (pv_stage_read_state(s, err) < 0) {
                 if (err->sys != ENOENT)
                         return -1;
                 s->state = PV_STATE_REMOVING;
         }
-        if (s->state == PV_STATE_REMOVING && lock == PV_STAGE_LOOK)
+        if (s->state == PV_STATE_REMOVING && (lock == PV_STAGE_LOOK || lock == PV_STAGE_DECIDE))
                 return being_removed(s, err);
+        s->beside = lock == PV_STAGE_DECIDE;
+        if (s->beside && !pv_stage_is_running(s))
+                return pv_err_set(err, PV_ERR_STATE, 0, "nothing runs in stage %s any more", s->dir);
         if (s->state != PV_STATE_REMOVING &&
             (pv_layers_open(s, err) < 0 || pv_dependents_find(s, &s->stood_on, err) < 0))
                 return -1;

@@ -4,10 +4,13 @@
  *
  *   stage.json            version, roots, layers with start clock and boot id, state
  *   lock                  locked (F_OFD_SETLK) by whoever runs in it or changes it
+ *   decide                locked by whoever decides on what is staged, also while the command runs
  *   roots/<n>/layers/<k>  overlayfs upper directories in the kernel's own format, 0000 oldest
  *   roots/<n>/work        overlayfs work directory
  *   roots/<n>/preimages   what the target's changed paths were (written at stop)
  *   roots/<n>/bases       texts of them, for merging (written at stop and when changes land)
+ *   roots/<n>/landed      the same of paths that were applied or undone while the command runs
+ *   snapshots/<name>/     a stage each: copies of the upper, made while the command ran
  *   backup/<batch>/       displaced originals of applied batches
  *   journal               the batch that is under way
  *
@@ -31,6 +34,7 @@
 enum pv_stage_lock {
         PV_STAGE_LOOK,    /* no lock: review and diff of a stage that may be running */
         PV_STAGE_TAKE,    /* exclusive; PV_ERR_BUSY at once when held: run, apply, undo, drop, checkpoint */
+        PV_STAGE_DECIDE,  /* beside a run: waits some seconds for others who decide; PV_ERR_STATE: nothing runs */
         PV_STAGE_DISCARD, /* the same, to remove it: nothing is written before, for there may be no room to write */
 };
 
@@ -56,6 +60,12 @@ size_t pv_stage_n_roots(const struct pv_stage *s);
 const struct pv_root *pv_stage_root(const struct pv_stage *s, size_t i);
 const char *pv_stage_dir(const struct pv_stage *s);
 bool pv_stage_is_running(const struct pv_stage *s); /* its lock is held by another process */
+
+/*
+ * The mounted views of the roots of the run beside which this stage was opened, in its order ({-1}: none); taken. With
+ * them a directory of the host's that somebody saved a file in can be told from one that was put in its place.
+ */
+void pv_stage_take_views(struct pv_stage *s, struct pv_pathfd *views);
 
 /* Descriptors, borrowed: the stage directory, and the target of root i. */
 struct pv_pathfd pv_stage_dirfd(const struct pv_stage *s);

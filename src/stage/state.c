@@ -16,7 +16,7 @@ struct pv_stage *pv_stage_new(void)
 {
         unsigned char id[16];
         struct pv_stage *s = pv_calloc(1, sizeof *s);
-        s->fd.fd = s->lock_fd = s->watch.fd = -1;
+        s->fd.fd = s->lock_fd = s->decide_fd = s->watch.fd = -1;
         if (getrandom(id, sizeof id, 0) != sizeof id)
                 memset(id, 0, sizeof id); /* never short for so few bytes (random(7)) */
         pv_hex(id, sizeof id, s->id);

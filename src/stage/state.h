@@ -48,7 +48,10 @@ struct pv_stage {
         struct pv_pathfd fd;
         int lock_fd;
         bool taken;
-        bool borrowed; /* taken by pv_stage_borrow(), for the while */
+        bool borrowed;                  /* taken by pv_stage_borrow(), for the while */
+        int decide_fd;                  /* locked while it is not -1 */
+        bool beside;                    /* opened to decide on it while a command runs in it */
+        struct pv_pathfd *beside_views; /* one a root, owned; NULL: there are none */
         char id[33];
         enum pv_stage_state state;
         unsigned runs;
@@ -78,6 +81,12 @@ static inline struct pv_stage_layer *pv_stage_top(const struct pv_stage *s)
  */
 bool pv_stage_borrow(struct pv_stage *s);
 void pv_stage_give_back(struct pv_stage *s);
+
+/*
+ * Keeps others from deciding on this stage until it is closed; waits some seconds for one who is about it, then
+ * PV_ERR_BUSY. Held already: nothing to do.
+ */
+int pv_stage_take_decide(struct pv_stage *s, struct pv_err *err);
 
 /* Makes the directories of a new stage with roots and layers in dir and takes its lock; all but stage.json. */
 int pv_stage_lay_out(struct pv_stage *s, const char *dir, struct pv_err *err);

@@ -58,6 +58,18 @@ int pv_batches_list(struct pv_stage *s, struct pv_batch **out, size_t *n, struct
         return 0;
 }
 
+size_t pv_batches_count_standing(struct pv_stage *s)
+{
+        pv_auto_free struct pv_batch *batches = NULL;
+        struct pv_err ignored = PV_ERR_INIT;
+        size_t n = 0, paths = 0;
+        if (pv_batches_list(s, &batches, &n, &ignored) < 0)
+                return 0;
+        for (size_t i = 0; i < n; i++)
+                paths += batches[i].undone ? 0 : batches[i].n_paths;
+        return paths;
+}
+
 /* The batch by its id, or the newest that is not undone. */
 static int find_batch(struct pv_stage *s, const char *want, char id[PV_BATCH_ID], struct pv_err *err)
 {
@@ -93,10 +105,10 @@ static int read_record(struct pv_stage *s, const char *id, struct pv_plan_list *
 static int check_top_layer(const struct pv_engine *e, const struct pv_plan_list *record, struct pv_err *err)
 {
         for (size_t i = 0; e->shared[e->n_layers - 1] && i < record->n; i++)
-                if (!(record->item[i].flags & PV_ITEM_KEEP))
+                if (!(record->item[i].flags & PV_ITEM_KEEP) && record->item[i].op != PV_OP_WITHIN)
                         return pv_err_set(err, PV_ERR_BUSY, 0,
-                                          "undo: the job is running; what the batch took would "
-                                          "have to go back under it");
+                                          "undo: it was applied before the job went on: what it took would have to go "
+                                          "back under the running command");
         return 0;
 }
 

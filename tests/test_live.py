@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a command has made is decided on while it goes on: nothing moves under it, and nothing is lost."""
+import json
+import os
+
+import pytest
+
+from lib import jobs, tree
+from lib.live import Agent
+
+FILES = {"a": "old\n", "b": "old\n", "src/one": "old\n", "src/two": "old\n", "gone/x": "old\n", "gone/y": "old\n",
+         "closed/x": "old\n"}
+
+
+@pytest.fixture
+def workspace(make_workspace):
+    return make_workspace(FILES, git=False)
+
+
+@pytest.fixture
+def start(pv, environment):
+    started = []
+
+    def call(cwd, *options):
+        started.append(Agent(pv, cwd, environment, *options))
+        return started[-1]
+
+    yield call
+    for agent in started:
+        if agent.code is None:
+            agent.process.kill()
+            agent.end()
+
+
+@pytest.fixture
+def live(pvisor, environment):
+    """The person's side: live(workspace) -> an object with the commands."""
+
+    class Live:
+        def __init__(self, workspace):
+            self.workspace = workspace
+
+        def call(self, *args, **options):
+            return pvisor(*args, cwd=self.workspace, **options)
+
+        def changes(self):
+            """{path: kind} of what is staged."""
+            found = json.loads(self.call("review", "--json").out)["filesystem"]
+            return {jobs.as_path(c["path"]).decode(): c["kind"] for c in found["changes"]}
+
+        def conflicts(self):
+            found = json.loads(self.call("review", "--json").out)["filesystem"]
+            return {jobs.as_path(c["path"]).decode(): c["why"] for c in found["conflicts"]}
+
+        def apply(self, *paths, **options):
+            what = [word for p in paths for word in ("--path", p)] or ["--all"]
+            return json.loads(self.call("apply", "--json", *what, **options).out)
+
+        def undo(self, **options):
+            return json.loads(self.call("undo", "--json", **options).out)
+
+        def events(self, which):
+            (job,) = jobs.job_dirs(environment)
+            return [e for e in jobs.events(job) if e["event"] == which]
+
+    return Live
+
+
+def text(path):
+    return path.read_text() if path.exists() else None
+
+
+# ---- taking ----
+
+def test_what_is_there_is_taken_and_the_job_goes_on(start, live, workspace):
+    person = live(workspace)
+    with start(workspace) as agent:
+        agent.do("write('a', 'new\\n'); os.mkdir('new'); write('new/n', 'n\\n'); shutil.rmtree('gone')")
+        before = agent.see("[os.stat(p).st_ino for p in ('a', 'new', 'new/n')] + [os.stat('a').st_mtime_ns]")
+        result = person.apply()
+        assert result["applied"] == 6 and result["paused_ms"] > 0
+        assert text(workspace / "a") == "new\n" and text(workspace / "new/n") == "n\n"
+        assert not (workspace / "gone").exists()
+        assert person.changes() == {} and person.conflicts() == {}
+        assert agent.see("[os.stat(p).st_ino for p in ('a', 'new', 'new/n')] + [os.stat('a').st_mtime_ns]") == before
+        assert agent.see("sorted(os.listdir())") == ["a", "b", "closed", "new", "src"]
+        agent.do("write('a', 'newer\\n')")
+        assert text(workspace / "a") == "new\n"
+        assert person.changes() == {"a": "modified"} and person.conflicts() == {}
+        person.apply()
+        assert text(workspace / "a") == "newer\n"
+    assert agent.code == 0 and "applied already" in agent.err
+    assert person.changes() == {}
+    assert [e["for"] for e in person.events("paused")] == ["apply", "apply"]
+    assert "7 paths applied already" in person.call("review").out
+
+
+def test_a_part_is_taken_and_the_rest_stays_staged(start, live, workspace):
+    person = live(workspace)
+    with start(workspace) as agent:
+        agent.do("write('src/one', '1'); write('src/two', '2'); write('src/three', '3'); write('a', 'a')")
+        person.apply("src/one", "src/three")
+        assert person.changes() == {"a": "modified", "src/two": "modified"} and person.conflicts() == {}
+        assert text(workspace / "src/two") == "old\n"
+        agent.do("os.remove('src/three')")
+        assert person.changes()["src/three"] == "deleted"
+    person.apply()
+    assert {p: text(workspace / p) for p in ("src/one", "src/two", "src/three", "a")} == \
+        {"src/one": "1", "src/two": "2", "src/three": None, "a": "a"}
+
+
+def test_what_landed_can_be_deleted_moved_and_made_again(start, live, workspace):
+    person = live(workspace)
+    with start(workspace) as agent:
+        agent.do("os.mkdir('d'); write('d/x', 'x'); write('d/y', 'y'); os.mkdir('d/e'); write('d/e/z', 'z'); write('n', 'n')")
+        person.apply()
+        agent.do("os.remove('d/x'); os.rename('n', 'm'); shutil.rmtree('d/e')")
+        assert person.changes() == {"d/x": "deleted", "n": "deleted", "m": "added", "d/e": "deleted", "d/e/z": "deleted"}
+        person.apply()
+        assert tree_of(workspace / "d") == {"y": "y"} and text(workspace / "m") == "n" and text(workspace / "n") is None
+        assert person.changes() == {}
+        agent.do("shutil.rmtree('d'); os.mkdir('d'); write('d/x', 'again')")
+        person.apply()
+        assert tree_of(workspace / "d") == {"x": "again"}
+        agent.do("shutil.rmtree('d'); write('d', 'a file now')")
+        person.apply()
+        assert text(workspace / "d") == "a file now"
+    assert person.changes() == {} and person.conflicts() == {}
+
+
+def tree_of(top):
+    return {str(p.relative_to(top)): p.read_text() for p in top.rglob("*") if p.is_file()}
+
+
+def test_kinds_modes_links_and_attributes_land_as_they_are(start, live, workspace):
+    person = live(workspace)
+    with start(workspace) as agent:
+        agent.do("write('h1', 'linked'); os.link('h1', 'h2'); os.symlink('h1', 'sym'); os.mkfifo('pipe'); write('x', '#!')\n"
+                 "os.chmod('x', 0o755); os.setxattr('x', 'user.note', b'kept'); os.chmod('closed', 0o555)\n"
+                 "os.mkdir('sealed'); write('sealed/f', 'f'); os.chmod('sealed', 0o555)")
+        person.apply()
+        assert (workspace / "h1").stat().st_ino == (workspace / "h2").stat().st_ino
+        assert os.readlink(workspace / "sym") == "h1" and (workspace / "pipe").is_fifo()
+        assert os.getxattr(workspace / "x", "user.note") == b"kept" and (workspace / "x").stat().st_mode & 0o777 == 0o755
+        assert (workspace / "closed").stat().st_mode & 0o777 == (workspace / "sealed").stat().st_mode & 0o777 == 0o555
+        assert person.changes() == {} and person.conflicts() == {}
+        agent.do("write('h1', 'both'); os.chmod('x', 0o700)")
+        assert person.changes() == {"h1": "modified", "h2": "modified", "x": "metadata"}
+        person.apply()
+        assert text(workspace / "h2") == "both" and person.changes() == {}
+        person.undo()
+        person.undo()
+        assert not (workspace / "sealed").exists() and (workspace / "closed").stat().st_mode & 0o777 != 0o555
+    person.apply()
+    assert person.changes() == {} and text(workspace / "h2") == "both"
+
+
+def test_a_renamed_directory_lands_whole(start, live, workspace):
+    person = live(workspace)
+    with start(workspace) as agent:
+        agent.do("os.rename('src', 'lib'); write('lib/one', 'edited')")
+        person.apply()
+        assert tree_of(workspace / "lib") == {"one": "edited", "two": "old\n"} and not (workspace / "src").exists()
+        assert person.changes() == {} and person.conflicts() == {}
+        agent.do("os.rename('lib', 'src')")
+        person.apply()
+        assert tree_of(workspace / "src") == {"one": "edited", "two": "old\n"} and not (workspace / "lib").exists()
+    assert person.changes() == {}
+
+
+# ---- taking back ----
+
+def test_undo_while_it_runs_and_after(start, live, workspace):
+    person = live(workspace)
+    before = tree.snapshot(workspace)
+    with start(workspace) as agent:
+        agent.do("write('a', '1'); os.mkdir('new'); write('new/n', 'n'); shutil.rmtree('gone')")
+        listed = person.changes()
+        person.apply()
+        agent.do("write('b', '2'); write('new/m', 'm')")
+        person.apply()
+        person.undo()
+        assert person.changes() == {"b": "modified", "new/m": "added"} and text(workspace / "b") == "old\n"
+        person.apply("b")
+        person.undo()
+        person.undo()
+        tree.assert_same(before, tree.snapshot(workspace))
+        assert person.changes() == {**listed, "b": "modified", "new/m": "added"} and person.conflicts() == {}
+        person.apply("b")
+        person.apply()
+        assert agent.see("open('a').read() + open('b').read()") == "12"
+    person.undo()
+    person.undo()
+    tree.assert_same(before, tree.snapshot(workspace))
+    assert person.changes() == {**listed, "b": "modified", "new/m": "added"} and person.conflicts() == {}
+    person.apply()
+    assert text(workspace / "a") == "1" and text(workspace / "new/m") == "m"
+
+
+# ---- the host ----
+
+def test_the_hosts_edits_of_what_landed_are_conflicts_as_ever(start, live, workspace):
+    person = live(workspace)
+    with start(workspace) as agent:
+        agent.do("write('a', '1'); write('src/new', '1'); os.mkdir('d'); write('d/x', 'x')")
+        person.apply()
+        (workspace / "a").write_text("host")
+        (workspace / "d/own").write_text("host")
+        assert person.changes() == {}
+        agent.do("write('a', '2'); write('src/new', '2')")
+        assert set(person.conflicts()) == {"a"}
+        person.apply(code=3)
+        assert text(workspace / "a") == "host" and text(workspace / "src/new") == "1"
+        person.apply("src/new")
+        agent.do("shutil.rmtree('d')")
+        assert person.apply("d", code=3)["conflicts"][0]["path"] == "d/own"
+    assert set(person.conflicts()) == {"a"}
+    assert person.apply("d", code=3)["conflicts"][0]["path"] == "d/own"
+    assert text(workspace / "d/own") == "host"
+
+
+def test_files_that_the_host_saves_beside_are_no_conflict(start, live, workspace):
+    person = live(workspace)
+    with start(workspace) as agent:
+        (workspace / "src/theirs").write_text("host")
+        agent.do("write('src/one', '1'); os.remove('src/two')")
+        assert person.conflicts() == {}
+        person.apply()
+        (workspace / "src/theirs2").write_text("host")
+        agent.do("write('src/one', '2')")
+        person.apply()
+        os.rename(workspace / "src", workspace / "moved")
+        (workspace / "src").mkdir()
+        (workspace / "src/one").write_text("another's")
+        agent.do("write('src/one', '3')")
+        assert "src/one" in person.conflicts()
+        person.apply(code=3)
+    assert "src/one" in person.conflicts() and text(workspace / "src/one") == "another's"
+
+
+# ---- what waits ----
+
+def test_what_waits_for_the_end_says_so(start, live, workspace, pvisor):
+    person = live(workspace)
+    with start(workspace) as agent:
+        agent.do("write('a', '1')")
+        for command in (["drop"], ["drop", "--path", "a"], ["fork", "--", "true"], ["run", "--continue", "last", "--", "true"]):
+            result = person.call(*command, code=None)
+            assert result.code in (1, 125) and ("still runs" in result.err or "in use" in result.err), (command, result)
+        person.call("prune", "--unapplied")
+        assert person.changes() == {"a": "modified"}
+    assert person.changes() == {"a": "modified"}
