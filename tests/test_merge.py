@@ -252,3 +252,44 @@ def test_a_host_edit_between_the_merge_and_the_exchange_is_a_conflict_and_is_kep
     again = run([pv, "apply", "--all", "--merge"], cwd=workspace)
     assert again.code == 0, again.err
     assert (workspace / GUIDE).read_text() == text(l3="mine", l30="agent") + "later\n"
+
+
+# ---- what review says of it ----
+
+def test_review_says_who_changed_what_since_when_and_the_ways_out(agent, pvisor, review, workspace):
+    agent(sed(30, "agent") + "; rm README.md; printf 'a\\0a' > data/blob.bin; echo agent > fresh; chmod 755 src/main.c",
+          "--name", "fix")
+    (workspace / GUIDE).write_text(text(l3="mine", l4="mine"))
+    (workspace / "README.md").write_text("mine\n")
+    (workspace / "data/blob.bin").write_bytes(b"b\0mine")
+    (workspace / "fresh").write_text("mine\n")
+    os.chmod(workspace / "src/main.c", 0o600)
+    said = " ".join(pvisor("review", cwd=workspace).out.split())
+    for words in ("5 conflicts with the host now", "the host changed 5 of the 5 paths that the job touched",
+                  "after the job had ended (+2 -2); the job wrote +1 -1: they fit together",
+                  "the job deleted it: the job deleted what you changed",
+                  "not text, and both sides changed it", "you made it, too,",
+                  "you changed its mode, owner or attributes",
+                  "pvisor apply fix --all --merge", "pvisor apply fix --all --markers", "pvisor apply fix --overwrite PATH"):
+        assert words in said, words
+    told = review()
+    guide = told[GUIDE]
+    assert guide["merge"] == "clean" and guide["base_known"] and guide["merge_why"] is None
+    assert guide["lines"] == {"from": "base", "job_added": 1, "job_deleted": 1, "host_added": 2, "host_deleted": 2}
+    assert guide["host"]["act"] == guide["job"]["act"] == "modified" and guide["host"]["phase"] == "after"
+    assert guide["ways_out"][0][3:] == ["--path", GUIDE, "--merge"]
+    assert told["README.md"]["merge"] == "none" and told["README.md"]["job"]["act"] == "deleted"
+    assert told["src/main.c"]["host"]["act"] == "metadata"
+    assert told["fresh"]["merge"] == "markers" and told["fresh"]["host"]["act"] == "added"
+    # Each command that was named does what it says.
+    for path, conflict in told.items():
+        code = 0 if conflict["merge"] in ("clean", "markers") else None
+        pvisor(*conflict["ways_out"][0][1:], "--dry-run", cwd=workspace, code=code)
+        pvisor(*conflict["ways_out"][-1][1:], "--dry-run", cwd=workspace)
+
+
+def test_what_the_host_changed_elsewhere_stands_against_nothing(agent, pvisor, review, workspace):
+    agent("echo agent > src/main.c")
+    (workspace / "README.md").write_text("mine\n")
+    assert review() == {}
+    assert "the host changed" not in pvisor("review", cwd=workspace).out

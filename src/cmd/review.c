@@ -74,21 +74,6 @@ static void review_finip(struct pv_review *r)
         pv_look_close(&r->look);
 }
 
-static void check_conflicts(struct pv_review *r)
-{
-        const struct pv_changes *c = r->look.changes;
-        r->conflict = pv_calloc(c->n, sizeof *r->conflict);
-        for (size_t i = 0; i < c->n; i++) {
-                const struct pv_verdict *v = &r->look.verdicts.item[i];
-                const char *why = NULL;
-                if (c->item[i].flags & PV_CHANGE_BLOCKED)
-                        r->conflict[i] = c->item[i].why;
-                else if (!pv_change_check(r->look.stage, &c->item[i], &why))
-                        r->conflict[i] = why ? why : "changed on the host";
-                r->n_conflicts += r->conflict[i] && v->place == PV_PLACE_TREE && !v->ignored;
-        }
-}
-
 /* --- text --- */
 
 static void put_end(const struct pv_review *r, struct pv_str *out)
@@ -189,17 +174,6 @@ static void put_all(const struct pv_review *r, struct pv_str *out)
 
 /* --- JSON --- */
 
-static json_t *conflicts_json(const struct pv_review *r)
-{
-        json_t *list = json_array();
-        for (size_t i = 0; i < r->look.changes->n; i++)
-                if (r->conflict[i])
-                        (void)json_array_append_new(
-                                list, json_pack("{s:i, s:o, s:s}", "root", (int)r->look.changes->item[i].root, "path",
-                                                pv_json_bytes(r->look.changes->item[i].path), "why", r->conflict[i]));
-        return list;
-}
-
 static json_t *folds_json(const struct pv_review *r)
 {
         const struct pv_verdicts *v = &r->look.verdicts;
@@ -228,7 +202,8 @@ static int print_json(struct pv_review *r, struct pv_err *err)
                         return -1;
                 json_t *section = pv_bundle_filesystem(r->look.job, plan, r->look.changes);
                 (void)json_object_set_new(section, "attention", pv_review_attention_json(r));
-                (void)json_object_set_new(section, "conflicts", conflicts_json(r));
+                (void)json_object_set_new(section, "conflicts", pv_review_conflicts_json(r));
+                (void)json_object_set_new(section, "host_changed", pv_review_host_changed_json(r));
                 (void)json_object_set_new(section, "ignored", folds_json(r));
                 (void)json_object_set_new(r->bundle, "filesystem", section);
         }
@@ -245,7 +220,7 @@ static int run(const void *options, const struct pv_args *args, struct pv_err *e
             pv_bundle_read(r.look.job, &r.bundle, err) < 0)
                 return -1;
         if (r.look.stage) {
-                check_conflicts(&r);
+                pv_review_find_conflicts(&r);
                 pv_renames_find(r.look.changes, NULL, &r.renames);
         }
         if (o->json)

@@ -20,13 +20,18 @@ struct pv_review {
         struct pv_renames renames;
         const char **conflict; /* one a change: why it cannot be applied now (static), or NULL */
         size_t n_conflicts;    /* of what a plain apply would take */
+        size_t n_host_changed; /* of all: the host changed them since the stage was taken, or may have */
         json_t *bundle;
         struct pv_screen screen;
         bool all_paths, verbose;
 };
 
-/* review_changes.c */
+/* review_conflicts.c */
+void pv_review_find_conflicts(struct pv_review *r);
 void pv_review_put_conflicts(const struct pv_review *r, struct pv_str *out);
+json_t *pv_review_conflicts_json(const struct pv_review *r);
+json_t *pv_review_host_changed_json(const struct pv_review *r);
+/* review_changes.c */
 void pv_review_put_changes(const struct pv_review *r, struct pv_str *out);
 /* review_attention.c */
 void pv_review_put_attention(const struct pv_review *r, struct pv_str *out);

@@ -8,7 +8,6 @@
 enum {
         LOOKED_INTO_MAX = 500, /* files whose first bytes are read to tell text from binary */
         LARGE_BYTES = 1 << 20,
-        CONFLICTS_SHOWN = 20,
         NAME_COLUMNS = 46,
         LEAST_NAME = 24,
 };
@@ -43,30 +42,6 @@ static size_t end_of_tree(const struct pv_review *r, size_t i)
 static bool is_dir(const struct pv_change *c)
 {
         return S_ISDIR(c->now.mode ? c->now.mode : c->pre.mode);
-}
-
-/* --- conflicts --- */
-
-void pv_review_put_conflicts(const struct pv_review *r, struct pv_str *out)
-{
-        size_t shown = 0;
-        if (r->n_conflicts == 0)
-                return;
-        pv_auto_free char *title =
-                pv_strf("%zu conflict%s with the host now", r->n_conflicts, r->n_conflicts == 1 ? "" : "s");
-        pv_review_put_heading(r, out, PV_STYLE_RED_BOLD, title, "apply refuses these, whole");
-        for (size_t i = 0; i < r->look.changes->n && shown < CONFLICTS_SHOWN; i++) {
-                const struct pv_verdict *v = &r->look.verdicts.item[i];
-                if (!r->conflict[i] || v->place == PV_PLACE_GIT || v->ignored)
-                        continue;
-                pv_auto_free char *path = pv_review_path(r, i);
-                pv_str_put(out, "  ! ");
-                pv_put_fitted(out, path, 40);
-                pv_str_putf(out, "  %s\n", r->conflict[i]);
-                shown++;
-        }
-        if (shown < r->n_conflicts)
-                pv_str_putf(out, "    ... and %zu more\n", r->n_conflicts - shown);
 }
 
 /* --- one row --- */
