@@ -3,6 +3,7 @@
 
 Sequences over several layers (checkpoints, continued runs, forks), each reduced from a random one that once failed.
 """
+import os
 import subprocess
 
 import pytest
@@ -164,3 +165,16 @@ def test_what_is_new_in_a_directory_that_the_host_removed_is_a_conflict(elsewher
     p.host("rm -r d")
     result = pvisor("apply", "--all", cwd=p.here, code=3)
     assert "directory above it" in result.err and not (p.here / "d").exists()
+
+
+@pytest.mark.skipif(tuple(int(n) for n in os.uname().release.split(".")[:2]) < (6, 7), reason="overlayfs refuses such names")
+def test_a_programs_own_attributes_below_the_overlays_name_come_back_as_they_were(play):
+    names = ["user.overlay.overlay.x", "user.overlay.x", "user.x"]
+    p = play({"f": "old\n"})
+    p.run("for n in %s; do python3 -c 'import os, sys; os.setxattr(\"f\", sys.argv[1], sys.argv[1].encode())' $n; done"
+          % " ".join(names))
+    for _ in range(3):
+        p.apply_all()
+        assert {n: os.getxattr(p.here / "f", n).decode() for n in sorted(os.listxattr(p.here / "f"))} == {n: n for n in names}
+        p("undo")
+        assert os.listxattr(p.here / "f") == []

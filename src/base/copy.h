@@ -68,7 +68,10 @@ enum pv_overlay_attrs {
 int pv_xattrs_find_overlay(int dirfd, const char *name, unsigned *which, struct pv_err *err);
 /* Takes the marks off an entry that leaves its layer and undoes the escapes. */
 int pv_xattrs_leave_layer(int dirfd, const char *name, struct pv_err *err);
-/* Escapes what an entry that goes into a layer has of its own under `user.overlay.`; what is escaped stays so. */
+/*
+ * Escapes what an entry that goes into a layer has of its own under `user.overlay.`. A repeat, after a crash or without
+ * one, changes nothing more: until the entry leaves the layer it is noted on it.
+ */
 int pv_xattrs_enter_layer(int dirfd, const char *name, struct pv_err *err);
 
 /* pVisor's own attributes on a target begin so; they are nobody's content. */

@@ -12,6 +12,13 @@
 
 #define MARK   "user.overlay."
 #define ESCAPE "user.overlay.overlay."
+/*
+ * What is escaped looks like what is yet to be, where a program's own name begins with ESCAPE. So an entry that goes
+ * into a layer notes what is left to do, and that it was done: a repeat after a crash goes on from there. Overlayfs
+ * shows neither to anybody.
+ */
+#define ENTERING MARK "pvisor.entering"
+#define ENTERED  MARK "pvisor.entered"
 /* The kernel's own bounds: XATTR_LIST_MAX, XATTR_SIZE_MAX. */
 #define LIST_MAX_BYTES  65536
 #define VALUE_MAX_BYTES 65536
@@ -175,29 +182,110 @@ static int rename_attribute(const char *path, const char *from, unsigned flags, 
         return 0;
 }
 
-static int translate_all(int dirfd, const char *name, bool escaped, unsigned flags, struct pv_err *err)
+/* How often a name is escaped. */
+static size_t level_of(const char *name)
 {
-        struct proc_path path;
+        static const char word[] = "overlay.";
+        size_t level = 0;
+        for (const char *p = name + strlen("user."); pv_str_has_prefix(p, word); p += sizeof word - 1)
+                level++;
+        return level;
+}
+
+static int deepest_first(const void *a, const void *b)
+{
+        size_t x = level_of(*(char *const *)a), y = level_of(*(char *const *)b);
+        return x == y ? 0 : x > y ? -1 : 1;
+}
+
+static bool is_ours(const char *name)
+{
+        return pv_streq(name, ENTERING) || pv_streq(name, ENTERED);
+}
+
+/* The names below MARK, deepest first: in this order none that is escaped meets one that is yet to be. */
+static int find_names(const char *path, const char *name, struct pv_strv *out, struct pv_err *err)
+{
         pv_auto_free char *list = NULL;
-        ssize_t n = -1;
-        if (proc_path(dirfd, name, &path) < 0 || (n = list_names(path.s, &list)) < 0)
+        ssize_t n = list_names(path, &list);
+        if (n < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "list attributes of %s", name);
         for (const char *p = list; p && p < list + n; p += strlen(p) + 1)
-                if (pv_str_has_prefix(p, MARK) && pv_str_has_prefix(p, ESCAPE) == escaped &&
-                    rename_attribute(path.s, p, flags, err) < 0)
-                        return pv_err_wrap(err, "%s", name);
+                if (pv_str_has_prefix(p, MARK) && !is_ours(p))
+                        pv_strv_add(out, p);
+        if (out->n > 1)
+                qsort(out->v, out->n, sizeof *out->v, deepest_first);
         return 0;
 }
 
 int pv_xattrs_leave_layer(int dirfd, const char *name, struct pv_err *err)
 {
-        /* Marks first: an unescaped name may be that of one. */
-        if (translate_all(dirfd, name, false, PV_COPY_FROM_LAYER, err) < 0)
+        struct proc_path path;
+        pv_auto_strv names = { 0 };
+        if (proc_path(dirfd, name, &path) < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "list attributes of %s", name);
+        if (find_names(path.s, name, &names, err) < 0)
                 return -1;
-        return translate_all(dirfd, name, true, PV_COPY_FROM_LAYER, err);
+        /* Marks first, and then from the least escaped on: an unescaped name may be that of one. */
+        for (size_t i = names.n; i-- > 0;)
+                if (rename_attribute(path.s, names.v[i], PV_COPY_FROM_LAYER, err) < 0)
+                        return pv_err_wrap(err, "%s", name);
+        if ((lremovexattr(path.s, ENTERED) < 0 && errno != ENODATA) ||
+            (lremovexattr(path.s, ENTERING) < 0 && errno != ENODATA))
+                return pv_err_set(err, PV_ERR_SYS, errno, "%s: remove attribute " ENTERED, name);
+        return 0;
+}
+
+/* What an earlier try left to do; 0: there was none, 1, or -1. */
+static int read_rest(const char *path, struct pv_strv *out)
+{
+        pv_auto_free char *list = pv_calloc(1, VALUE_MAX_BYTES + 1);
+        ssize_t n = lgetxattr(path, ENTERING, list, VALUE_MAX_BYTES);
+        if (n < 0)
+                return errno == ENODATA || errno == ENOTSUP ? 0 : -1;
+        for (const char *p = list; p < list + n; p += strlen(p) + 1)
+                pv_strv_add(out, p);
+        return 1;
+}
+
+static int write_rest(const char *path, const struct pv_strv *names, size_t from)
+{
+        pv_auto_str list = { 0 };
+        for (size_t i = from; i < names->n; i++)
+                pv_str_put_bytes(&list, names->v[i], strlen(names->v[i]) + 1);
+        return lsetxattr(path, ENTERING, list.len ? list.s : "", list.len, 0);
+}
+
+/* The name that is next may have been escaped already, and what was to be done at it be half done: both are harmless. */
+static int escape(const char *path, const char *name, struct pv_err *err)
+{
+        if (lgetxattr(path, name, NULL, 0) < 0)
+                return errno == ENODATA ? 0 : pv_err_set(err, PV_ERR_SYS, errno, "read attribute %s", name);
+        return rename_attribute(path, name, PV_COPY_TO_LAYER, err);
 }
 
 int pv_xattrs_enter_layer(int dirfd, const char *name, struct pv_err *err)
 {
-        return translate_all(dirfd, name, false, PV_COPY_TO_LAYER, err);
+        struct proc_path path;
+        pv_auto_strv names = { 0 };
+        int rest = proc_path(dirfd, name, &path);
+        if (rest == 0 && lgetxattr(path.s, ENTERED, NULL, 0) >= 0)
+                return 0;
+        if (rest == 0)
+                rest = read_rest(path.s, &names);
+        if (rest < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "read attributes of %s", name);
+        if (rest == 0 && find_names(path.s, name, &names, err) < 0)
+                return -1;
+        if (rest == 0 && names.n == 0)
+                return 0;
+        for (size_t i = 0; i < names.n; i++) {
+                if (write_rest(path.s, &names, i) < 0)
+                        return pv_err_set(err, PV_ERR_SYS, errno, "%s: set attribute " ENTERING, name);
+                if (escape(path.s, names.v[i], err) < 0)
+                        return pv_err_wrap(err, "%s", name);
+        }
+        if (lsetxattr(path.s, ENTERED, "y", 1, 0) < 0 || (lremovexattr(path.s, ENTERING) < 0 && errno != ENODATA))
+                return pv_err_set(err, PV_ERR_SYS, errno, "%s: set attribute " ENTERED, name);
+        return 0;
 }
