@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -374,3 +375,69 @@ def test_the_next_command_finishes_what_a_crash_left_and_says_so(agent, pvisor, 
     if command[0] == "apply":
         assert (workspace / "README.md").read_text().endswith("1\n")
     assert not (job / "stage/journal").exists() or command[0] == "apply"
+
+
+@pytest.fixture
+def cut_short(run, pv, workspace):
+    """cut_short(call, number): an apply of everything, killed at that call of its."""
+    def call(name, when):
+        killed = run(["strace", "-f", "-o", "/dev/null", "-e", f"inject={name}:signal=KILL:when={when}", pv, "apply",
+                      "--all"], cwd=workspace)
+        assert killed.code != 0
+        if "Operation not permitted" in killed.err:
+            pytest.skip("no ptrace here")
+    return call
+
+
+@pytest.mark.parametrize("command", [["review"], ["diff"], ["run", "--stage", "--", "true"]], ids=lambda c: c[0])
+def test_looking_and_running_clear_away_the_copies_of_an_apply_that_was_killed(command, agent, pvisor, cut_short, workspace,
+                                                                               environment, tmpfs):
+    """The store is on another file system, so that what is new lies beside what it replaces for a while."""
+    environment["PVISOR_HOME"] = str(tmpfs / "store")
+    before = tree.snapshot(workspace)
+    agent("echo 1 >> README.md; echo 2 >> src/main.c; echo 3 > new")
+    cut_short("fchown,fchownat,utimensat", 3)
+    assert list(workspace.rglob(".pvisor-*")), "nothing was left: this tests nothing"
+    pvisor(*command, cwd=workspace)
+    assert not list(workspace.rglob(".pvisor-*"))
+    tree.assert_same(before, tree.snapshot(workspace))
+
+
+def test_a_batch_that_cannot_be_finished_can_be_given_up(agent, pvisor, cut_short, workspace, environment):
+    """Others are kept from the target until then, with the way out named; both versions are still there, and said where."""
+    agent("echo new > README.md; echo new > src/main.c; echo new > added")
+    (first,) = jobs.job_dirs(environment)
+    old = {name: (workspace / name).read_text() for name in ("README.md", "src/main.c")}
+    cut_short("renameat2", 3)
+    backup, aside = first / "stage/backup", first / "stage/aside"
+    backup.rename(aside)
+    backup.write_text("no directory")
+    agent("echo other > other")
+    refused = pvisor("apply", "--all", cwd=workspace, code=1)
+    assert f"pvisor undo --abandon {first / 'stage'}" in refused.err
+    refused = pvisor("apply", first.name, "--all", cwd=workspace, code=1)
+    assert f"pvisor undo --abandon {first.name}" in refused.err
+    backup.unlink()
+    aside.rename(backup)
+    given_up = json.loads(pvisor("undo", "--abandon", "--json", first.name, cwd=workspace).out)
+    held = {Path(p["path"]).relative_to(workspace): p for p in given_up["paths"]}
+    assert {str(name) for name in held} >= {"README.md", "src/main.c", "added"}
+    assert {p["holds"] for p in given_up["paths"]} == {"old", "new"}, "the kill came too early or too late"
+    for name, text in old.items():
+        p = held[Path(name)]
+        assert (workspace / name).read_text() == (text if p["holds"] == "old" else "new\n")
+        assert Path(p["other"]).read_text() == ("new\n" if p["holds"] == "old" else text)
+    pvisor("apply", "--all", cwd=workspace)
+    assert (workspace / "other").exists()
+    assert "no batch" in pvisor("undo", "--abandon", first.name, cwd=workspace, code=1).err
+
+
+def test_a_batch_with_an_unreadable_journal_can_be_given_up(agent, pvisor, cut_short, workspace, environment):
+    agent("echo new > README.md; echo new > src/main.c")
+    (job,) = jobs.job_dirs(environment)
+    cut_short("renameat2", 2)
+    (job / "stage/journal").write_bytes(b"damaged")
+    result = pvisor("undo", "--abandon", cwd=workspace)
+    assert "cannot be read" in result.err
+    agent("echo other > other")
+    pvisor("apply", "--all", cwd=workspace)

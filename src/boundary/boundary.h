@@ -47,6 +47,7 @@ struct pv_boundary_spec {
                                 lacks user xattrs); removed by the caller afterwards; NULL: there is none */
         int stdio[3];        /* descriptors that become 0, 1, 2; borrowed */
         bool terminal;       /* stdio[0] is the person's terminal: hand over its foreground group */
+        const struct pv_cache_layer *caches;       /* of a plan with caches; NULL: they are as the rest of HOME */
         const struct pv_boundary_network *network; /* of a PV_NET_RULES plan; else NULL */
         bool skip_probes;                          /* `inspect`, contained git: probes are recorded as not run */
 };

@@ -54,6 +54,8 @@ static uint64_t step_rights(enum pv_view_op op)
         case PV_VIEW_COPY:
         case PV_VIEW_STAGE:
         case PV_VIEW_COW:
+        case PV_VIEW_CACHE:
+        case PV_VIEW_KEPT:
                 return WRITE_RIGHTS;
         case PV_VIEW_WRITE: /* may hold devices that were asked for */
                 return ALL_RIGHTS;

@@ -35,6 +35,7 @@ struct build {
         unsigned n_uppers;      /* throw-away uppers made in in->scratch */
         struct pv_pathfd share; /* one overlay of share_base, for all that is shown of it; -1: it cannot be made */
         char *share_base;
+        struct pv_pathfd caches; /* the overlay of in->caches; -1 until the first step needs it */
         struct pv_mounts_out *out;
 };
 
@@ -434,6 +435,50 @@ static int step_cow(struct build *b, const struct pv_view_step *s, struct pv_err
         return mount_layers(b, &l, s, &mnt, err);
 }
 
+/* What must not be seen of the caches, relative to HOME. */
+static void list_cache_masks(const struct pv_mounts_in *in, struct pv_strv *out)
+{
+        for (size_t i = 0; i < in->view->n; i++) {
+                const struct pv_view_step *s = &in->view->v[i];
+                for (size_t k = 0; s->op == PV_VIEW_CACHE && k < s->masks.n; k++)
+                        pv_strv_take(out, pv_strf("%s/%s", s->src + strlen(in->caches->home) + 1, s->masks.v[k]));
+        }
+        pv_mask_tidy(out);
+}
+
+/* One overlay of HOME and the layer serves all caches; of the rest of it nothing is shown. */
+static int make_caches(struct build *b, struct pv_err *err)
+{
+        const struct pv_cache_layer *c = b->in->caches;
+        auto_layers l = LAYERS_INIT;
+        pv_auto_strv masks = { 0 };
+        pv_auto_pathfd place = PV_PATHFD_INIT;
+        pv_auto_fd mnt = -1;
+        list_cache_masks(b->in, &masks);
+        if (open_layer(c->upper, &l.o.upper, err) < 0 || open_layer(c->work, &l.o.work, err) < 0 ||
+            add_source(b, &l, c->home, &masks, err) < 0 || make_overlay(b, &l, &mnt, err) < 0 ||
+            pv_scratch_dir(&b->scratch, 0700, &place, err) < 0)
+                return pv_err_wrap(err, "caches");
+        if (move_mount(mnt, "", place.fd, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "mount the caches");
+        b->caches.fd = pv_fd_steal(&mnt);
+        return 0;
+}
+
+static int step_cache(struct build *b, const struct pv_view_step *s, struct pv_err *err)
+{
+        if (!b->in->caches)
+                return 0;
+        if (b->caches.fd < 0 && make_caches(b, err) < 0)
+                return -1;
+        const char *rel = s->src + strlen(b->in->caches->home) + 1;
+        pv_auto_fd dir = pv_path_openat(b->caches, rel, O_PATH | O_DIRECTORY, 0);
+        pv_auto_fd mnt = dir < 0 ? -1 : open_tree(dir, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+        if (mnt < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "show %s", s->dst);
+        return attach(b, mnt, s->dst, true, err);
+}
+
 /* ---- kernel file systems ---- */
 
 static int mount_kernel_fs(const char *type, const char *const options[][2], unsigned attr, int *out,
@@ -508,11 +553,12 @@ static int step_proc(struct build *b, const struct pv_view_step *s, struct pv_er
 /* ---- the engine ---- */
 
 static int (*const steps[])(struct build *, const struct pv_view_step *, struct pv_err *) = {
-        [PV_VIEW_DIR] = step_dir,       [PV_VIEW_LINK] = step_link,     [PV_VIEW_PRIVATE] = step_private,
-        [PV_VIEW_SEAL] = step_seal,     [PV_VIEW_SYSTEM] = step_system, [PV_VIEW_FILE] = step_system,
-        [PV_VIEW_COPY] = step_copy,     [PV_VIEW_READ] = step_read,     [PV_VIEW_WRITE] = step_write,
-        [PV_VIEW_STAGE] = step_stage,   [PV_VIEW_COW] = step_cow,       [PV_VIEW_MASK] = step_mask,
-        [PV_VIEW_DEVICE] = step_device, [PV_VIEW_PTS] = step_pts,       [PV_VIEW_PROC] = step_proc,
+        [PV_VIEW_DIR] = step_dir,     [PV_VIEW_LINK] = step_link,     [PV_VIEW_PRIVATE] = step_private,
+        [PV_VIEW_SEAL] = step_seal,   [PV_VIEW_SYSTEM] = step_system, [PV_VIEW_FILE] = step_system,
+        [PV_VIEW_COPY] = step_copy,   [PV_VIEW_READ] = step_read,     [PV_VIEW_WRITE] = step_write,
+        [PV_VIEW_STAGE] = step_stage, [PV_VIEW_COW] = step_cow,       [PV_VIEW_KEPT] = step_write,
+        [PV_VIEW_CACHE] = step_cache, [PV_VIEW_MASK] = step_mask,     [PV_VIEW_DEVICE] = step_device,
+        [PV_VIEW_PTS] = step_pts,     [PV_VIEW_PROC] = step_proc,
 };
 static_assert(sizeof steps / sizeof *steps == PV_VIEW_OPS, "a function for each step");
 
@@ -583,6 +629,7 @@ int pv_mounts_enter(const struct pv_mounts_in *in, struct pv_mounts_out *out, st
                 .root = PV_PATHFD_INIT,
                 .parent = PV_PATHFD_INIT,
                 .share = PV_PATHFD_INIT,
+                .caches = PV_PATHFD_INIT,
                 .out = out,
         };
         mode_t mask = umask(0);
@@ -590,6 +637,7 @@ int pv_mounts_enter(const struct pv_mounts_in *in, struct pv_mounts_out *out, st
         (void)umask(mask);
         forget_parent(&b);
         pv_pathfd_closep(&b.share);
+        pv_pathfd_closep(&b.caches);
         free(b.share_base);
         pv_scratch_close(&b.scratch);
         pv_pathfd_closep(&b.root);

@@ -11,6 +11,7 @@ struct pv_mounts_in {
         const struct pv_view *view;
         const struct pv_overlay *overlays; /* STAGE steps index these */
         size_t n_overlays;
+        const struct pv_cache_layer *caches; /* CACHE steps are parts of it; NULL: they show nothing */
         const char *scratch; /* host directory for throw-away uppers where tmpfs cannot carry them; or NULL */
         const char *canary;  /* host directory to show as a `read` mount to the probes alone; or NULL */
 };

@@ -190,7 +190,7 @@ static void add_private(struct ctx *c)
 
 /* One thing to show somewhere; sorted so that what lies below another comes after it. */
 struct place {
-        enum { PLACE_PATH, PLACE_HOME, PLACE_ROOT, PLACE_WORKSPACE, PLACE_MOUNT } what;
+        enum { PLACE_PATH, PLACE_HOME, PLACE_CACHE, PLACE_STATE, PLACE_ROOT, PLACE_WORKSPACE, PLACE_MOUNT } what;
         size_t index;
         char *src;
         const char *dst;
@@ -285,6 +285,13 @@ static void collect_places(const struct ctx *c, struct places *all)
         add_path_dirs(c, all);
         if (home_is_shown(p))
                 add_place(all, PLACE_HOME, p->home, NULL);
+        /* overlayfs has no HOME with mounts below it as a layer: its caches are as the rest of it then. */
+        for (size_t i = 0; i < p->caches.n && !pv_mountinfo_has_below(c->mounts, p->home); i++) {
+                pv_auto_free char *path = pv_path_join(p->home, p->caches.v[i]);
+                add_place(all, PLACE_CACHE, path, NULL);
+        }
+        for (size_t i = 0; i < p->n_state; i++)
+                add_place(all, PLACE_STATE, p->state[i].src, p->state[i].dst);
         if (p->n_roots == 0)
                 add_place(all, PLACE_WORKSPACE, p->workspace, NULL);
         for (size_t i = 0; i < p->n_roots; i++)
@@ -306,6 +313,12 @@ static int add_home(struct ctx *c, struct pv_err *err)
         pv_auto_strv masks = { 0 };
         secrets_below(c, home, &masks);
         return pv_entries_add(c->view, PV_VIEW_COW, home, home, &masks, c->mounts, err);
+}
+
+static void add_cache(struct ctx *c, const char *path)
+{
+        struct pv_view_step *s = pv_view_add(c->view, PV_VIEW_CACHE, path, path);
+        secrets_below(c, path, &s->masks);
 }
 
 static void add_root(struct ctx *c, size_t index)
@@ -354,6 +367,12 @@ static int add_place_steps(struct ctx *c, const struct place *p, struct pv_err *
                 return add_read(c, p->src, p->dst, err);
         case PLACE_HOME:
                 return add_home(c, err);
+        case PLACE_CACHE:
+                add_cache(c, p->src);
+                return 0;
+        case PLACE_STATE:
+                pv_view_add(c->view, PV_VIEW_KEPT, p->src, p->dst);
+                return 0;
         case PLACE_ROOT:
                 add_root(c, p->index);
                 return 0;
@@ -366,16 +385,29 @@ static int add_place_steps(struct ctx *c, const struct place *p, struct pv_err *
         return 0;
 }
 
-/* A secret that a mount shows is the person's word. */
+/* Whether what is at path in the view may be there: the person's word, or an agent's own of an earlier run. */
+static bool may_be_there(const struct pv_plan *p, const char *path)
+{
+        for (size_t i = 0; i < p->n_mounts; i++)
+                if (pv_path_is_within(p->mounts[i].dst, path))
+                        return true;
+        for (size_t i = 0; i < p->n_state; i++)
+                if (pv_path_is_within(path, p->state[i].dst))
+                        return true;
+        for (size_t i = 0; i < p->caches.n; i++) {
+                pv_auto_free char *cache = pv_path_join(p->home, p->caches.v[i]);
+                if (pv_path_is_within(path, cache))
+                        return true;
+        }
+        return false;
+}
+
 static void forget_granted(struct ctx *c)
 {
         struct pv_strv kept = { 0 };
         for (size_t i = 0; i < c->view->absent.n; i++) {
                 const char *path = c->view->absent.v[i];
-                bool granted = false;
-                for (size_t k = 0; k < c->plan->n_mounts; k++)
-                        granted |= pv_path_is_within(c->plan->mounts[k].dst, path);
-                if (!granted)
+                if (!may_be_there(c->plan, path))
                         pv_strv_add(&kept, path);
         }
         pv_strv_fini(&c->view->absent);
@@ -402,7 +434,7 @@ static int sandbox_view(struct ctx *c, const char *tty, struct pv_err *err)
         for (size_t i = 0; i < all.n; i++)
                 if (add_place_steps(c, &all.v[i], err) < 0)
                         return -1;
-        if (c->plan->n_mounts > 0)
+        if (c->plan->n_mounts + c->plan->n_state + c->plan->caches.n > 0)
                 forget_granted(c);
         return 0;
 }

@@ -13,7 +13,8 @@ static const struct {
         [PV_VIEW_SYSTEM] = { "system", true },    [PV_VIEW_FILE] = { "file", true },
         [PV_VIEW_COPY] = { "copy", false },       [PV_VIEW_READ] = { "read", true },
         [PV_VIEW_WRITE] = { "write", false },     [PV_VIEW_STAGE] = { "stage", false },
-        [PV_VIEW_COW] = { "discard", false },     [PV_VIEW_MASK] = { "mask", true },
+        [PV_VIEW_COW] = { "discard", false },     [PV_VIEW_KEPT] = { "kept", false },
+        [PV_VIEW_CACHE] = { "cache", false },     [PV_VIEW_MASK] = { "mask", true },
         [PV_VIEW_DEVICE] = { "device", true },    [PV_VIEW_PTS] = { "pts", false },
         [PV_VIEW_PROC] = { "proc", false },
 };

@@ -24,6 +24,8 @@ enum pv_view_op {
         PV_VIEW_WRITE,   /* src and what is mounted below it, as it is */
         PV_VIEW_STAGE,   /* the staged root `index` of the plan */
         PV_VIEW_COW,     /* a copy-on-write view of src, thrown away at the end */
+        PV_VIEW_KEPT,    /* src, a directory of pVisor's own, writable, there in later runs too */
+        PV_VIEW_CACHE,   /* the part of HOME's cache layer (pv_cache_layer) at src, writable and kept */
         PV_VIEW_MASK,    /* nothing, read-only, over the file or directory that is there */
         PV_VIEW_DEVICE,  /* one device node */
         PV_VIEW_PTS,     /* an own devpts instance */
@@ -33,11 +35,12 @@ enum pv_view_op {
 
 struct pv_view_step {
         enum pv_view_op op;
-        char *dst;            /* absolute path in the view */
-        char *src;            /* absolute host path (a link's text for LINK); NULL where there is none */
-        mode_t mode;          /* of PRIVATE and DIR */
-        size_t index;         /* STAGE: of plan->roots and of the overlays */
-        struct pv_strv masks; /* READ, STAGE, COW: paths relative to src that stay hidden, whenever they appear */
+        char *dst;    /* absolute path in the view */
+        char *src;    /* absolute host path (a link's text for LINK); NULL where there is none */
+        mode_t mode;  /* of PRIVATE and DIR */
+        size_t index; /* STAGE: of plan->roots and of the overlays */
+        struct pv_strv
+                masks; /* READ, STAGE, COW, CACHE: paths relative to src that stay hidden, whenever they appear */
 };
 
 enum pv_view_base {

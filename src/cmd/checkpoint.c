@@ -32,7 +32,7 @@ static json_t *names_json(const struct pv_job *job, const struct pv_strv *names)
         return json_pack("{s:s, s:o}", "job", job->id, "checkpoints", list);
 }
 
-static int show(const struct pv_job *job, bool json, struct pv_err *err)
+static int show(struct pv_job *job, bool json, struct pv_err *err)
 {
         pv_auto_stage s = NULL;
         pv_auto_strv names = { 0 };

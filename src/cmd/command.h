@@ -32,6 +32,8 @@
         X(DECIDE, checkpoint, "Freeze what a job has staged, under a name")       \
         X(DECIDE, fork,       "Start a job on what another one has staged")       \
         X(DECIDE, prune,      "Remove old jobs")                                  \
+        X(MAIN,   login,      "Log an agent in, inside a boundary")               \
+        X(DECIDE, profile,    "List and show the profiles of agents")             \
         X(DECIDE, doctor,     "Say which limits this machine can enforce")        \
         X(DECIDE, completion, "Print the completion script for a shell")          \
         X(MAIN,   help,       "Show help for a command")                          \

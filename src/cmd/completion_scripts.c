@@ -7,6 +7,9 @@
 /* The ids of this workspace's jobs, for all three shells. */
 #define JOBS "pvisor list 2>/dev/null | sed -n 's/^\\(run-[^ ]*\\) .*/\\1/p'"
 
+/* The names of profiles. */
+#define PROFILES "pvisor profile list 2>/dev/null | sed -n 's/^\\([^ ]*\\) .*/\\1/p'"
+
 static bool is_offered(const struct pv_opt *o)
 {
         return !(o->flags & PV_OPT_HIDDEN) && o->type != PV_OPT_REFUSED;
@@ -64,6 +67,7 @@ static const char *bash_reply(enum pv_opt_complete what)
                 [PV_COMPLETE_DIR] = "COMPREPLY=($(compgen -d -- \"$cur\"))",
                 [PV_COMPLETE_JOB] = "COMPREPLY=($(compgen -W \"last $(" JOBS ")\" -- \"$cur\"))",
                 [PV_COMPLETE_ENV] = "COMPREPLY=($(compgen -e -- \"$cur\"))",
+                [PV_COMPLETE_PROFILE] = "COMPREPLY=($(compgen -W \"none $(" PROFILES ")\" -- \"$cur\"))",
         };
         return reply[what];
 }
@@ -150,6 +154,7 @@ static const char *zsh_action(enum pv_opt_complete what)
                 [PV_COMPLETE_DIR] = "_files -/",
                 [PV_COMPLETE_JOB] = "_pvisor_jobs",
                 [PV_COMPLETE_ENV] = "_parameters -g \"*export*\"",
+                [PV_COMPLETE_PROFILE] = "_pvisor_profiles",
         };
         return action[what];
 }
@@ -196,6 +201,10 @@ void pv_completion_zsh(struct pv_str *out, const struct pv_command *const *comma
                         "        local -a jobs\n"
                         "        jobs=(last ${(f)\"$(" JOBS ")\"})\n"
                         "        compadd -a jobs\n"
+                        "}\n\n_pvisor_profiles()\n{\n"
+                        "        local -a profiles\n"
+                        "        profiles=(none ${(f)\"$(" PROFILES ")\"})\n"
+                        "        compadd -a profiles\n"
                         "}\n\n_pvisor()\n{\n"
                         "        local -a commands\n        commands=(\n");
         for (size_t i = 0; (name = pv_command_name(i)); i++) {
@@ -239,6 +248,8 @@ static void fish_option(struct pv_str *out, const struct pv_opt *o, const char *
                         pv_str_putc(out, '\'');
                 } else if (o->complete == PV_COMPLETE_JOB) {
                         pv_str_put(out, " -f -a '(__pvisor_jobs)'");
+                } else if (o->complete == PV_COMPLETE_PROFILE) {
+                        pv_str_put(out, " -f -a '(__pvisor_profiles)'");
                 } else if (o->complete == PV_COMPLETE_ENV) {
                         pv_str_put(out, " -f -a '(set -nx)'");
                 } else if (o->complete == PV_COMPLETE_DIR) {
@@ -256,7 +267,8 @@ void pv_completion_fish(struct pv_str *out, const struct pv_command *const *comm
 {
         const char *name;
         pv_str_put(out, "# fish completion for pvisor; written from its option tables\n"
-                        "function __pvisor_jobs\n        echo last\n        " JOBS "\nend\n");
+                        "function __pvisor_jobs\n        echo last\n        " JOBS "\nend\n"
+                        "function __pvisor_profiles\n        echo none\n        " PROFILES "\nend\n");
         for (size_t i = 0; (name = pv_command_name(i)); i++) {
                 pv_str_putf(out, "complete -c pvisor -n __fish_use_subcommand -f -a %s -d '", name);
                 put_brief(out, pv_command_summary(name));

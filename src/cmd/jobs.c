@@ -47,20 +47,18 @@ static int check_staged(const struct pv_job *job, const char *verb, struct pv_er
         return 0;
 }
 
-int pv_cmd_stage_look(const struct pv_job *job, struct pv_stage **out, struct pv_err *err)
-{
-        if (check_staged(job, "look", err) < 0)
-                return -1;
-        pv_own_files_open();
-        return pv_stage_open(job->stage_dir, PV_STAGE_LOOK, out, err);
-}
-
 /* Finishes what a crash left, and says so in one line. */
 static int recover(struct pv_job *job, struct pv_stage *s, struct pv_err *err)
 {
         const char *did = NULL;
-        if (pv_apply_recover(s, &did, err) < 0)
-                return pv_err_wrap(err, "finish a batch that was cut short");
+        if (pv_apply_recover(s, &did, err) < 0) {
+                (void)pv_err_wrap(err, "finish a batch that was cut short");
+                return err->kind == PV_ERR_BUSY
+                               ? -1
+                               : pv_err_hint(err,
+                                             "pvisor undo --abandon %s gives it up and says where each version lies",
+                                             job->id);
+        }
         if (!did)
                 return 0;
         pv_log_note("%s", did);
@@ -151,6 +149,33 @@ char *pv_cmd_pause_text(const struct pv_beside *b)
 json_t *pv_cmd_pause_json(const struct pv_beside *b)
 {
         return b->held_us ? json_real((double)(b->held_us / 10) / 100) : json_null();
+}
+
+/*
+ * What a crash left is finished before anybody looks: else the target holds a mix, and copies of ours lie in it. Where
+ * that cannot be done, it is said, and shown as it lies.
+ */
+static void recover_first(struct pv_job *job, struct pv_stage **s)
+{
+        struct pv_err why = PV_ERR_INIT;
+        if (pv_apply_recover_targets(*s, &why) < 0)
+                pv_log_warn("%s%s%s", why.msg, *why.hint ? "; " : "", why.hint);
+        if (!pv_apply_is_unfinished(*s))
+                return;
+        pv_auto_stage taken = NULL;
+        if (pv_cmd_stage_take(job, "look", &taken, &why) < 0)
+                pv_log_warn("%s%s%s", why.msg, *why.hint ? "; " : "", why.hint);
+}
+
+int pv_cmd_stage_look(struct pv_job *job, struct pv_stage **out, struct pv_err *err)
+{
+        if (check_staged(job, "look", err) < 0)
+                return -1;
+        pv_own_files_open();
+        if (pv_stage_open(job->stage_dir, PV_STAGE_LOOK, out, err) < 0)
+                return -1;
+        recover_first(job, out);
+        return 0;
 }
 
 void pv_cmd_tally(const struct pv_stage *stage, const struct pv_changes *changes, struct pv_tally *out)

@@ -33,8 +33,8 @@ int pv_cmd_stage_decide(const struct pv_args *args, const char *verb, struct pv_
 char *pv_cmd_pause_text(const struct pv_beside *b);
 /* Its milliseconds, or null. */
 json_t *pv_cmd_pause_json(const struct pv_beside *b);
-/* Opens it for looking. */
-int pv_cmd_stage_look(const struct pv_job *job, struct pv_stage **out, struct pv_err *err);
+/* Opens it for looking. What a crash left is finished before, as far as that can be done. */
+int pv_cmd_stage_look(struct pv_job *job, struct pv_stage **out, struct pv_err *err);
 
 /* The changes as a person counts them. */
 void pv_cmd_tally(const struct pv_stage *stage, const struct pv_changes *changes, struct pv_tally *out);

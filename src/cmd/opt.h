@@ -35,7 +35,14 @@ enum pv_opt_flags {
 };
 
 /* What a shell offers for the argument. */
-enum pv_opt_complete { PV_COMPLETE_NOTHING, PV_COMPLETE_FILE, PV_COMPLETE_DIR, PV_COMPLETE_JOB, PV_COMPLETE_ENV };
+enum pv_opt_complete {
+        PV_COMPLETE_NOTHING,
+        PV_COMPLETE_FILE,
+        PV_COMPLETE_DIR,
+        PV_COMPLETE_JOB,
+        PV_COMPLETE_ENV,
+        PV_COMPLETE_PROFILE
+};
 
 struct pv_opt {
         const char *name; /* "stage" is --stage; NULL ends the table */

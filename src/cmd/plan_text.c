@@ -73,6 +73,7 @@ static void put_steps(struct pv_str *out, const struct pv_view *view)
         } rows[] = {
                 { "staged", 1U << PV_VIEW_STAGE },
                 { "written directly", 1U << PV_VIEW_WRITE },
+                { "kept", 1U << PV_VIEW_KEPT | 1U << PV_VIEW_CACHE },
                 { "thrown away", 1U << PV_VIEW_COW | 1U << PV_VIEW_PRIVATE | 1U << PV_VIEW_COPY },
                 { "read-only", 1U << PV_VIEW_SYSTEM | 1U << PV_VIEW_FILE | 1U << PV_VIEW_READ },
                 { "its own", 1U << PV_VIEW_PROC | 1U << PV_VIEW_PTS },
@@ -94,6 +95,26 @@ static void put_view(struct pv_str *out, const struct pv_plan *p, const struct p
         put_path(out, "workspace", p->workspace);
         put_steps(out, view);
         put_line(out, "all else", p->filesystem == PV_FS_SANDBOX ? "is not there" : "as it is on the host");
+}
+
+/* What a profile adds, besides what View shows of it. */
+static void put_profile(struct pv_str *out, const struct pv_plan *p)
+{
+        const struct pv_plan_profile *f = &p->profile;
+        pv_auto_strv hosts = { 0 };
+        if (!f->name)
+                return;
+        pv_str_put(out, "\nProfile\n");
+        put_path(out, "name", f->name);
+        put_path(out, "file", f->path);
+        for (size_t i = 0; i < f->hosts.n; i++) {
+                pv_auto_str safe = { 0 };
+                pv_str_put_safe(&safe, f->hosts.v[i]);
+                pv_strv_take(&hosts, pv_str_steal(&safe));
+        }
+        put_paths(out, "may reach", &hosts);
+        if (f->inner_sandbox)
+                put_path(out, "its own sandbox", f->inner_sandbox);
 }
 
 static void put_size_limit(struct pv_str *out, const char *what, uint64_t bytes)
@@ -230,6 +251,7 @@ int pv_plan_show(const struct pv_plan *plan, bool as_json, struct pv_err *err)
         }
         put_command(&out, plan);
         put_view(&out, plan, &view);
+        put_profile(&out, plan);
         put_limits(&out, &plan->limits);
         put_environment(&out, plan);
         put_rules(&out, plan);

@@ -168,6 +168,7 @@ static void put_all(const struct pv_review *r, struct pv_str *out)
         }
         pv_review_put_refused(r, out);
         pv_review_put_network(r, out);
+        pv_review_put_profile(r, out);
         pv_review_put_limits(r, out);
         put_next(r, out);
 }

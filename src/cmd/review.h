@@ -39,6 +39,7 @@ json_t *pv_review_attention_json(const struct pv_review *r);
 /* review_git.c */
 void pv_review_put_git(const struct pv_review *r, struct pv_str *out);
 /* review_limits.c */
+void pv_review_put_profile(const struct pv_review *r, struct pv_str *out);
 void pv_review_put_limits(const struct pv_review *r, struct pv_str *out);
 void pv_review_put_network(const struct pv_review *r, struct pv_str *out);
 void pv_review_put_refused(const struct pv_review *r, struct pv_str *out);

@@ -3,11 +3,13 @@
 #include <stdio.h>
 #include "base/json.h"
 #include "base/log.h"
+#include "base/own_files.h"
+#include "base/path.h"
 #include "cmd/jobs.h"
 
 struct undo_options {
         char *batch;
-        bool list, json;
+        bool list, abandon, json;
 };
 
 static const struct pv_opt options[] = {
@@ -20,6 +22,12 @@ static const struct pv_opt options[] = {
           .type = PV_OPT_FLAG,
           .field = offsetof(struct undo_options, list),
           .help = "List the batches, oldest first; undo nothing." },
+        { .name = "abandon",
+          .type = PV_OPT_FLAG,
+          .field = offsetof(struct undo_options, abandon),
+          .help = "Give up a batch that was cut short and that no command can finish: the target stays as it is, and "
+                  "it "
+                  "is listed where both versions of each path lie." },
         PV_OPT_JSON(struct undo_options, json),
         { .name = NULL },
 };
@@ -94,6 +102,63 @@ static int undo(struct pv_job *job, struct pv_stage *s, const struct undo_option
         return done;
 }
 
+static json_t *abandoned_json(const struct pv_job *job, const struct pv_stage *s, const struct pv_abandoned *a)
+{
+        json_t *paths = json_array();
+        for (size_t i = 0; i < a->n; i++) {
+                const struct pv_abandoned_path *p = &a->item[i];
+                pv_auto_free char *whole = pv_path_join(pv_stage_root(s, p->root)->target, p->path);
+                (void)json_array_append_new(paths,
+                                            json_pack("{s:o, s:s, s:o}", "path", pv_json_bytes(whole), "holds",
+                                                      p->metadata    ? "unknown"
+                                                      : p->published ? "new"
+                                                                     : "old",
+                                                      "other", p->other ? pv_json_bytes(p->other) : json_null()));
+        }
+        return json_pack("{s:s, s:o, s:b, s:o}", "job", job->id, "journal", pv_json_bytes(a->journal), "readable",
+                         a->readable, "paths", paths);
+}
+
+static void put_abandoned(struct pv_str *text, const struct pv_stage *s, const struct pv_abandoned_path *p)
+{
+        pv_cmd_put_path(text, s, p->root, p->path);
+        if (p->metadata) {
+                pv_str_put(text, ": a directory's mode and attributes may be the old or the new ones\n");
+                return;
+        }
+        pv_str_put(text, p->published ? ": has what the batch brought" : ": has what was there before");
+        if (p->other) {
+                pv_str_put(text, p->published ? "; what was there before is " : "; what the batch brings is ");
+                pv_str_put_safe(text, p->other);
+        }
+        pv_str_putc(text, '\n');
+}
+
+static int abandon(struct pv_job *job, bool json, struct pv_err *err)
+{
+        __attribute__((cleanup(pv_abandoned_fini))) struct pv_abandoned a = { 0 };
+        struct pv_err ignored = PV_ERR_INIT;
+        pv_auto_stage s = NULL;
+        pv_auto_str text = { 0 };
+        if (!job->stage_dir)
+                return pv_err_set(err, PV_ERR_STATE, 0, "undo: job %s was not staged", job->id);
+        pv_own_files_open();
+        if (pv_stage_open(job->stage_dir, PV_STAGE_TAKE, &s, err) < 0 || pv_apply_abandon(s, &a, err) < 0)
+                return pv_err_wrap(err, "undo");
+        pv_job_event(job, "abandoned", json_pack("{s:o}", "journal", pv_json_bytes(a.journal)));
+        if (pv_cmd_recount(job, s, &ignored) < 0)
+                pv_log_warn("%s", ignored.msg);
+        if (json)
+                return pv_cmd_print_json(abandoned_json(job, s, &a), err);
+        if (!a.readable)
+                pv_log_warn("the journal cannot be read: look for .pvisor-* in %s and for originals in %s/backup",
+                            job->workspace, job->stage_dir);
+        pv_log_note("the batch was given up; its journal is %s", a.journal);
+        for (size_t i = 0; i < a.n; i++)
+                put_abandoned(&text, s, &a.item[i]);
+        return pv_cmd_print(&text, err);
+}
+
 static int run(const void *opts, const struct pv_args *args, struct pv_err *err)
 {
         const struct undo_options *o = opts;
@@ -101,6 +166,8 @@ static int run(const void *opts, const struct pv_args *args, struct pv_err *err)
         struct pv_beside b = { .conn = -1 };
         pv_auto_job job = NULL;
         pv_auto_stage s = NULL;
+        if (o->abandon)
+                return pv_cmd_job(args, &job, err) < 0 ? -1 : abandon(job, o->json, err);
         if (pv_cmd_stage_decide(args, "undo", &job, &b, &s, err) < 0)
                 return -1;
         int done = o->list ? show(job, s, o->json, err) : undo(job, s, o, &r, err);

@@ -55,6 +55,7 @@ static void tighten(struct pv_plan *p)
         p->allow_userns = false;
         p->filesystem = PV_FS_SANDBOX;
         p->net = PV_NET_DENY_ALL;
+        pv_plan_forget_kept(p); /* an agent's login has no business there */
         p->stdio = PV_STDIO_INHERIT;
         p->limits.timeout_ms = 0;
         p->limits.max_cpu_ms = 0;

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "policy/env.h"
+#include "policy/profile.h"
 
 /* Where the person stands, when the view has that; else where the parent started. */
 static void set_cwd(struct pv_plan *p)
@@ -24,6 +25,20 @@ static void set_environment(struct pv_plan *p, char *const *person)
         pv_env_fill(p, person, &passed);
 }
 
+/* What the profile of the parent sets is not on record; what it lets be reached is, and stays. */
+static int renew_variables(struct pv_plan *p, struct pv_err *err)
+{
+        pv_auto_profile now = NULL;
+        if (!p->profile.name)
+                return 0;
+        if (pv_profile_load(p->profile.path, p->profile.name, &now, err) < 0)
+                return -1;
+        pv_strv_fini(&p->profile.set_env);
+        p->profile.set_env = now->set_env;
+        now->set_env = (struct pv_strv){ 0 };
+        return 0;
+}
+
 int pv_fork_decide(const struct pv_job *parent, const char *checkpoint, const struct pv_run *run,
                    struct pv_run_plan *out, struct pv_err *err)
 {
@@ -36,6 +51,8 @@ int pv_fork_decide(const struct pv_job *parent, const char *checkpoint, const st
         if (run->request->name && pv_job_check_name(run->request->name, err) < 0)
                 return -1;
         if (pv_job_plan(parent, &p.plan, err) < 0)
+                return -1;
+        if (renew_variables(p.plan, err) < 0)
                 return -1;
         pv_plan_set_argv(p.plan, run->argv);
         set_cwd(p.plan);

@@ -2,7 +2,7 @@
 #include "job/network_json.h"
 
 /* Names of layers are static in a policy; these are all there are. */
-static const char *const layer_names[] = { "configuration", "command line", "deny-all" };
+static const char *const layer_names[] = { "configuration", "command line", "deny-all", "profile" };
 
 static json_t *rules_json(const struct pv_netrule *rules, size_t n)
 {

@@ -61,10 +61,34 @@ static json_t *mounts_json(const struct pv_plan *p)
 {
         json_t *list = json_array();
         for (size_t i = 0; i < p->n_mounts; i++)
-                (void)json_array_append_new(list, json_pack("{s:o, s:o, s:s}", "src", pv_json_bytes(p->mounts[i].src),
-                                                            "dst", pv_json_bytes(p->mounts[i].dst), "access",
-                                                            accesses[p->mounts[i].access]));
+                (void)json_array_append_new(
+                        list, json_pack("{s:o, s:o, s:s, s:s}", "src", pv_json_bytes(p->mounts[i].src), "dst",
+                                        pv_json_bytes(p->mounts[i].dst), "access", accesses[p->mounts[i].access], "by",
+                                        p->mounts[i].by_profile ? "profile" : "person"));
         return list;
+}
+
+/* What a profile added, with names of variables alone; null without one. */
+static json_t *profile_json(const struct pv_plan *p)
+{
+        const struct pv_plan_profile *f = &p->profile;
+        if (!f->name)
+                return json_null();
+        return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "name", pv_json_bytes(f->name), "file",
+                         pv_json_bytes(f->path), "hosts", bytes_list(f->hosts.v, f->hosts.n), "pass_env",
+                         bytes_list(f->pass_env.v, f->pass_env.n), "set_env", names_of(&f->set_env), "inner_sandbox",
+                         pv_json_bytes(f->inner_sandbox));
+}
+
+static json_t *kept_json(const struct pv_plan *p)
+{
+        json_t *state = json_array();
+        for (size_t i = 0; i < p->n_state; i++)
+                (void)json_array_append_new(state, json_pack("{s:o, s:o, s:o}", "src", pv_json_bytes(p->state[i].src),
+                                                             "dst", pv_json_bytes(p->state[i].dst), "rel",
+                                                             pv_json_bytes(p->state[i].rel)));
+        return json_pack("{s:o, s:o, s:o}", "state", state, "caches", bytes_list(p->caches.v, p->caches.n), "cache_dir",
+                         pv_json_bytes(p->cache_dir));
 }
 
 static json_t *limits_json(const struct pv_limits *l)
@@ -108,6 +132,12 @@ json_t *pv_job_plan_json(const struct pv_plan *p)
                           "masks", bytes_list(p->masks.v, p->masks.n), "required", required_json(p), "environment",
                           "names", names_of(&p->env), "passed", bytes_list(p->env_passed.v, p->env_passed.n),
                           "injected", bytes_list(p->env_injected.v, p->env_injected.n));
+        if (j && more &&
+            (json_object_set_new(more, "profile", profile_json(p)) < 0 ||
+             json_object_set_new(more, "kept", kept_json(p)) < 0)) {
+                json_decref(j);
+                return NULL;
+        }
         if (!j || !more || json_object_update(j, more) < 0) {
                 json_decref(j);
                 return NULL;
@@ -205,8 +235,45 @@ static int get_mounts(const json_t *j, struct pv_plan *p, struct pv_err *err)
                     get_path(mount, "src", &m->src, err) < 0 || get_path(mount, "dst", &m->dst, err) < 0)
                         return pv_err_wrap(err, "\"mounts\"");
                 m->access = (enum pv_mount_access)access;
+                const char *by = json_string_value(json_object_get(mount, "by"));
+                m->by_profile = by && pv_streq(by, "profile");
         }
         return 0;
+}
+
+static int get_profile(const json_t *j, struct pv_plan_profile *p, struct pv_err *err)
+{
+        const json_t *inner = json_object_get(j, "inner_sandbox");
+        if (!j || json_is_null(j))
+                return 0;
+        if (pv_json_get_bytes(json_object_get(j, "name"), &p->name, err) < 0 ||
+            get_path(j, "file", &p->path, err) < 0 || get_list(j, "hosts", LIST_MAX, &p->hosts, err) < 0 ||
+            get_list(j, "pass_env", LIST_MAX, &p->pass_env, err) < 0 ||
+            (inner && !json_is_null(inner) && pv_json_get_bytes(inner, &p->inner_sandbox, err) < 0))
+                return pv_err_wrap(err, "\"profile\"");
+        return 0;
+}
+
+/* A job from before anything was kept has none. */
+static int get_kept(const json_t *j, struct pv_plan *p, struct pv_err *err)
+{
+        json_t *list = NULL;
+        const json_t *dir = json_object_get(j, "cache_dir");
+        if (!j)
+                return 0;
+        if (pv_json_get_array(j, "state", LIST_MAX, &list, err) < 0)
+                return -1;
+        p->state = pv_calloc(json_array_size(list) + 1, sizeof *p->state);
+        for (size_t i = 0; i < json_array_size(list); i++) {
+                const json_t *one = json_array_get(list, i);
+                struct pv_kept *k = &p->state[p->n_state++];
+                if (get_path(one, "src", &k->src, err) < 0 || get_path(one, "dst", &k->dst, err) < 0 ||
+                    pv_json_get_bytes(json_object_get(one, "rel"), &k->rel, err) < 0)
+                        return pv_err_wrap(err, "\"state\"");
+        }
+        if (get_list(j, "caches", LIST_MAX, &p->caches, err) < 0)
+                return -1;
+        return json_is_null(dir) ? 0 : get_path(j, "cache_dir", &p->cache_dir, err);
 }
 
 static int get_modes(const json_t *j, struct pv_plan *p, struct pv_err *err)
@@ -249,7 +316,8 @@ static int parse(const json_t *j, struct pv_plan *p, struct pv_err *err)
         if (get_path(j, "workspace", &p->workspace, err) < 0 || get_path(j, "cwd", &p->cwd, err) < 0 ||
             get_path(j, "home", &p->home, err) < 0 || get_modes(j, p, err) < 0 || get_limits(j, &p->limits, err) < 0 ||
             pv_job_network_read(json_object_get(j, "network_rules"), p, err) < 0 || get_roots(j, p, err) < 0 ||
-            get_mounts(j, p, err) < 0 || get_required(j, p, err) < 0)
+            get_mounts(j, p, err) < 0 || get_profile(json_object_get(j, "profile"), &p->profile, err) < 0 ||
+            get_kept(json_object_get(j, "kept"), p, err) < 0 || get_required(j, p, err) < 0)
                 return -1;
         if (get_list(j, "devices", LIST_MAX, &p->devices, err) < 0 ||
             get_list(j, "hidden", LIST_MAX, &p->hidden, err) < 0 ||

@@ -34,6 +34,7 @@
 #include "boundary/boundary.h"
 #include "evidence/record.h"
 #include "job/bundle.h"
+#include "job/kept.h"
 #include "job/control.h"
 #include "job/network.h"
 #include "job/run_report.h"
@@ -168,6 +169,7 @@ struct lifecycle {
         json_t *observed; /* their record */
         struct pv_boundary *boundary;
         struct pv_run_network network;
+        struct pv_kept_run kept;
         struct pv_control *control; /* NULL: there is none */
         bool started;
 };
@@ -247,6 +249,9 @@ static int open_stage(struct lifecycle *l, struct pv_err *err)
         }
         if (done < 0 || (l->decided->origin != PV_JOB_NEW && check_roots(l, err) < 0))
                 return -1;
+        struct pv_err why = PV_ERR_INIT;
+        if (pv_apply_recover_targets(l->stage, &why) < 0)
+                pv_log_warn("%s%s%s", why.msg, *why.hint ? "; " : "", why.hint);
         return pv_stage_begin_run(l->stage, &l->overlays, &l->n_overlays, err);
 }
 
@@ -305,8 +310,10 @@ static int start(struct lifecycle *l, struct pv_err *err)
 {
         pv_auto_free char *scratch = pv_path_join(l->live.job->dir, SCRATCH);
         bool capture = l->plan->stdio == PV_STDIO_CAPTURE;
-        if (pv_run_network_prepare(&l->network, l->decided->plan, err) < 0)
+        if (pv_run_network_prepare(&l->network, l->decided->plan, err) < 0 ||
+            pv_kept_prepare(l->decided->plan, &l->kept, err) < 0)
                 return -1;
+        const struct pv_cache_layer caches = { l->plan->home, l->kept.upper, l->kept.work };
         const struct pv_boundary_spec spec = {
                 .plan = l->plan,
                 .overlays = l->overlays,
@@ -315,6 +322,7 @@ static int start(struct lifecycle *l, struct pv_err *err)
                 .stdio = { l->null >= 0 ? l->null : STDIN_FILENO, capture ? l->capture[0] : STDOUT_FILENO,
                            capture ? l->capture[1] : STDERR_FILENO },
                 .terminal = !capture && isatty(STDIN_FILENO),
+                .caches = l->kept.upper ? &caches : NULL,
                 .network = l->network.inside ? &l->network.hooks : NULL,
         };
         if (pv_boundary_start(&spec, &l->boundary, l->observations, err) < 0 || start_network(l, err) < 0)
@@ -498,6 +506,7 @@ static void lifecycle_fini(struct lifecycle *l)
         pv_control_close(l->control);
         pv_boundary_free(l->boundary);
         pv_run_network_fini(&l->network);
+        pv_kept_run_fini(l->plan, &l->kept);
         pv_stage_close(l->stage);
         free(l->observations);
         json_decref(l->observed);
@@ -521,6 +530,7 @@ int pv_run_execute(const struct pv_run *run, const struct pv_run_plan *decided, 
                 .null = -1,
                 .observations = pv_calloc(1, sizeof *l.observations),
                 .network = PV_RUN_NETWORK_INIT,
+                .kept = PV_KEPT_RUN_INIT,
         };
         int r = prepare(&l, err);
         if (r == 0)

@@ -15,8 +15,10 @@
 #include "base/path.h"
 #include "policy/env.h"
 #include "policy/grant.h"
+#include "policy/kept.h"
 #include "policy/network.h"
 #include "policy/presets.h"
+#include "policy/profile.h"
 #include "policy/workspace.h"
 
 /* What one admission carries from step to step. */
@@ -25,6 +27,7 @@ struct admission {
         const struct pv_surroundings *around;
         struct pv_plan *plan;
         struct pv_workspace place;
+        struct pv_profile *profile; /* or NULL */
         bool home_exists;
         struct pv_strv *notes;
 };
@@ -117,6 +120,103 @@ static int find_workspace(struct admission *a, struct pv_err *err)
         if (w->git_stray && p->filesystem == PV_FS_SANDBOX)
                 note(a, "git directory %s does not name this workspace as its own: it is not shown", w->git_stray);
         return 0;
+}
+
+static const char *base_name(const char *program)
+{
+        const char *slash = strrchr(program, '/');
+        return slash ? slash + 1 : program;
+}
+
+/* The file of the profile that was named, or of the program's; *path NULL: none applies. */
+static int find_profile(struct admission *a, char **path, struct pv_err *err)
+{
+        const struct pv_request *r = a->request;
+        const struct pv_plan *p = a->plan;
+        char *const *env = a->around->environment;
+        bool in_workspace = false;
+        pv_auto_profile_places places = { 0 };
+        if (r->profile ? pv_streq(r->profile, "none") : !r->safe)
+                return 0;
+        if (r->profile && p->filesystem == PV_FS_HOST) {
+                (void)pv_err_set(err, PV_ERR_USAGE, 0, "--profile: the host's file system is seen as it is");
+                return pv_err_hint(err, "add --safe");
+        }
+        pv_profile_places_find(pv_env_get(env, "XDG_CONFIG_HOME"), p->home, &places);
+        if (!r->profile) {
+                *path = pv_profile_of_program(&places, p->argv[0], pv_env_get(env, "PATH"), p->workspace,
+                                              &in_workspace);
+                if (in_workspace)
+                        note(a,
+                             "%s lies in the workspace: it gets no profile by its name (--profile %s gives it that "
+                             "one)",
+                             p->argv[0], base_name(p->argv[0]));
+                return 0;
+        }
+        *path = pv_profile_find(&places, r->profile);
+        if (*path)
+                return 0;
+        (void)pv_err_set(err, PV_ERR_USAGE, 0, "--profile %s: there is no such profile", r->profile);
+        return pv_err_hint(err, "pvisor profile list");
+}
+
+/* The agent's own sandbox would die in this one. Only the agent itself knows these arguments. */
+static void switch_inner_sandbox_off(struct pv_plan *p, const struct pv_profile *profile)
+{
+        bool is_agent = pv_streq(base_name(p->argv[0]), profile->name);
+        if (!profile->inner_sandbox || (profile->inner_args.n && !is_agent))
+                return;
+        p->profile.inner_sandbox = pv_strdup(profile->inner_sandbox);
+        if (profile->inner_args.n == 0)
+                return;
+        pv_auto_strv argv = { 0 };
+        pv_strv_add(&argv, p->argv[0]);
+        for (size_t i = 0; i < profile->inner_args.n; i++)
+                pv_strv_add(&argv, profile->inner_args.v[i]);
+        for (char **arg = p->argv + 1; *arg; arg++)
+                pv_strv_add(&argv, *arg);
+        pv_plan_set_argv(p, argv.v);
+}
+
+static int choose_profile(struct admission *a, struct pv_err *err)
+{
+        pv_auto_free char *path = NULL;
+        if (find_profile(a, &path, err) < 0)
+                return -1;
+        if (!path)
+                return 0;
+        pv_auto_free char *name = pv_strdup(base_name(path));
+        *strrchr(name, '.') = '\0';
+        if (pv_profile_load(path, name, &a->profile, err) < 0)
+                return -1;
+        pv_profile_put(a->profile, a->plan);
+        switch_inner_sandbox_off(a->plan, a->profile);
+        return 0;
+}
+
+static void add_kept(struct admission *a)
+{
+        const struct pv_request *r = a->request;
+        if (a->profile)
+                pv_kept_add_profile(a->plan, a->profile, a->around->store, r, a->notes);
+        if (r->safe && !r->no_caches)
+                pv_kept_add_caches(a->plan, a->profile, a->around->store);
+}
+
+/* What the profile adds, in one line; and what to do where the agent cannot know who it works for. */
+static void say_profile(struct admission *a)
+{
+        const struct pv_plan *p = a->plan;
+        pv_auto_str given = { 0 };
+        for (size_t i = 0; i < p->profile.pass_env.n; i++)
+                if (pv_strv_has(&p->env_passed, p->profile.pass_env.v[i]))
+                        pv_str_putf(&given, "%s %s", given.len ? "," : "; given", p->profile.pass_env.v[i]);
+        note(a, "profile %s: %zu host%s%s%s%s (pvisor profile show %s)", p->profile.name, p->profile.hosts.n,
+             p->profile.hosts.n == 1 ? "" : "s", p->n_state ? ", state of its own" : "", given.len ? given.s : "",
+             p->profile.inner_sandbox ? "; its own sandbox is off" : "", p->profile.name);
+        if (a->profile->login.n && !given.len && p->n_state && access(p->state[0].src, F_OK) < 0 &&
+            !a->request->no_settings)
+                note(a, "%s has not been logged in here: pvisor login %s", p->profile.name, p->profile.name);
 }
 
 static int check_workspace(const struct admission *a, struct pv_err *err)
@@ -299,16 +399,20 @@ static int admit(struct admission *a, char *const *argv, struct pv_err *err)
         if (check_contradictions(a, err) < 0)
                 return -1;
         set_dimensions(a);
-        if (pv_admit_network(r, a->plan, err) < 0)
+        find_home(a);
+        if (find_workspace(a, err) < 0 || choose_profile(a, err) < 0 || pv_admit_network(r, a->plan, err) < 0)
                 return -1;
         if (r->safe && a->plan->net == PV_NET_AMBIENT)
                 note(a, "--overlaynet off: the network is not restricted in this run");
-        find_home(a);
-        if (find_workspace(a, err) < 0 || check_workspace(a, err) < 0 || set_home(a, err) < 0 ||
-            add_hidden(a, err) < 0 || add_roots(a, err) < 0 || pv_grant_add_mounts(a->plan, &r->mount, err) < 0 ||
-            check_stage_place(a, err) < 0 || pv_grant_add_devices(a->plan, &r->device, err) < 0 ||
-            add_masks(a, err) < 0 || set_environment(a, err) < 0 || set_required(a->plan, err) < 0)
+        if (check_workspace(a, err) < 0 || set_home(a, err) < 0 || add_hidden(a, err) < 0 || add_roots(a, err) < 0 ||
+            pv_grant_add_mounts(a->plan, &r->mount, err) < 0 || check_stage_place(a, err) < 0 ||
+            pv_grant_add_devices(a->plan, &r->device, err) < 0 || add_masks(a, err) < 0)
                 return -1;
+        add_kept(a);
+        if (set_environment(a, err) < 0 || set_required(a->plan, err) < 0)
+                return -1;
+        if (a->profile)
+                say_profile(a);
         return 0;
 }
 
@@ -319,6 +423,7 @@ int pv_admit(const struct pv_request *request, const struct pv_surroundings *aro
         struct admission a = { .request = request, .around = around, .plan = plan, .notes = notes };
         int r = admit(&a, argv, err);
         pv_workspace_fini(&a.place);
+        pv_profile_free(a.profile);
         if (r == 0)
                 *out = pv_steal(&plan);
         return r;

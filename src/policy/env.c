@@ -2,6 +2,7 @@
 #include "policy/env.h"
 
 #include <string.h>
+#include "base/path.h"
 #include "policy/gitconfig.h"
 
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -19,7 +20,7 @@ const char *pv_env_get(char *const *list, const char *name)
         return NULL;
 }
 
-static bool is_name(const char *s)
+bool pv_env_is_name(const char *s)
 {
         static const char first[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_";
         size_t n = strspn(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789");
@@ -30,7 +31,7 @@ int pv_env_check_names(const struct pv_strv *names, struct pv_err *err)
 {
         for (size_t i = 0; i < names->n; i++) {
                 const char *name = names->v[i];
-                if (is_name(name))
+                if (pv_env_is_name(name))
                         continue;
                 /* What follows '=' may be a secret: it is not repeated. */
                 (void)pv_err_set(err, PV_ERR_USAGE, 0, "--pass-env: not a variable's name: %.*s",
@@ -115,21 +116,42 @@ static void inject_git(struct pv_plan *plan)
         inject(plan, "GIT_CONFIG_COUNT", count);
 }
 
-void pv_env_fill(struct pv_plan *plan, char *const *person, const struct pv_strv *pass)
+static void pass(struct pv_plan *plan, char *const *person, const char *name)
+{
+        const char *value = pv_env_get(person, name);
+        if (!value || pv_strv_has(&plan->env_passed, name))
+                return;
+        set(&plan->env, name, value);
+        pv_strv_add(&plan->env_passed, name);
+}
+
+/* What a profile sets, the person's --pass-env of the same name overrules. */
+static void add_profile(struct pv_plan *plan, char *const *person)
+{
+        const struct pv_plan_profile *p = &plan->profile;
+        for (size_t i = 0; i < p->set_env.n; i++) {
+                const char *text = p->set_env.v[i], *value = strchr(text, '=') + 1;
+                pv_auto_free char *name = pv_strndup(text, strcspn(text, "="));
+                bool in_home = strncmp(value, "~/", 2) == 0;
+                pv_auto_free char *path = in_home ? pv_path_join(plan->home, value + 2) : NULL;
+                if (!pv_strv_has(&plan->env_passed, name))
+                        inject(plan, name, path ? path : value);
+        }
+        for (size_t i = 0; i < p->pass_env.n; i++)
+                pass(plan, person, p->pass_env.v[i]);
+}
+
+void pv_env_fill(struct pv_plan *plan, char *const *person, const struct pv_strv *names)
 {
         bool sandbox = plan->filesystem == PV_FS_SANDBOX;
         for (char *const *e = person; e && *e; e++)
                 if (strchr(*e, '=') && (!sandbox || is_kept(*e)))
                         pv_strv_add(&plan->env, *e);
-        for (size_t i = 0; i < pass->n; i++) {
-                const char *value = pv_env_get(person, pass->v[i]);
-                if (!value || pv_strv_has(&plan->env_passed, pass->v[i]))
-                        continue;
-                set(&plan->env, pass->v[i], value);
-                pv_strv_add(&plan->env_passed, pass->v[i]);
-        }
+        for (size_t i = 0; i < names->n; i++)
+                pass(plan, person, names->v[i]);
         if (!sandbox)
                 return;
+        add_profile(plan, person);
         if (plan->home && !pv_strv_has(&plan->env_passed, "HOME"))
                 set(&plan->env, "HOME", plan->home);
         if (!pv_env_get(plan->env.v, "PATH"))

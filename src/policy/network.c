@@ -33,7 +33,7 @@ static int check(const struct pv_request *r, struct pv_err *err)
 }
 
 /* Published ports need the data plane, if only for the way in: nothing is then allowed out. */
-static enum pv_net_mode mode_of(const struct pv_request *r)
+static enum pv_net_mode mode_of(const struct pv_request *r, bool profile)
 {
         if (r->overlaynet == PV_REQUEST_NET_OFF)
                 return PV_NET_AMBIENT;
@@ -45,7 +45,29 @@ static enum pv_net_mode mode_of(const struct pv_request *r)
                 return PV_NET_RULES;
         if (r->publish.n > 0)
                 return PV_NET_RULES;
-        return r->safe ? PV_NET_DENY_ALL : PV_NET_AMBIENT;
+        return !r->safe ? PV_NET_AMBIENT : profile ? PV_NET_RULES : PV_NET_DENY_ALL;
+}
+
+static void add_all(struct pv_strv *to, const struct pv_strv *from)
+{
+        for (size_t i = 0; i < from->n; i++)
+                if (!pv_strv_has(to, from->v[i]))
+                        pv_strv_add(to, from->v[i]);
+}
+
+/*
+ * The hosts of the agent's profile. Where nothing could be reached they are all that can; where the person says what
+ * may be reached they are added, since each list of what is allowed must hold a target. Where all is allowed but what
+ * is denied they change nothing.
+ */
+static int add_layer(struct pv_plan *p, const char *name, const struct pv_strv *allow, const struct pv_strv *deny,
+                     struct pv_err *err)
+{
+        pv_auto_strv all = { 0 };
+        add_all(&all, allow);
+        if (allow->n)
+                add_all(&all, &p->profile.hosts);
+        return pv_netpolicy_add_layer(&p->netpolicy, name, &all, deny, err);
 }
 
 static bool parse_port(const char *text, size_t n, uint16_t *out)
@@ -86,10 +108,12 @@ static int add_publication(struct pv_plan *p, const char *text, struct pv_err *e
         return 0;
 }
 
-/* A rule that holds every target, for a run that may be reached and may reach nothing. */
-static int deny_everything(struct pv_plan *p, struct pv_err *err)
+/* All but what the profile names; or, by a rule that holds every target, all: for a run that may only be reached. */
+static int close_all(struct pv_plan *p, bool deny_all, struct pv_err *err)
 {
         pv_auto_strv none = { 0 }, all = { 0 };
+        if (!deny_all && p->profile.hosts.n)
+                return pv_netpolicy_add_layer(&p->netpolicy, "profile", &p->profile.hosts, &none, err);
         pv_strv_add(&all, "*");
         return pv_netpolicy_add_layer(&p->netpolicy, "deny-all", &none, &all, err);
 }
@@ -99,15 +123,15 @@ int pv_admit_network(const struct pv_request *r, struct pv_plan *plan, struct pv
         struct pv_netpolicy *p = &plan->netpolicy;
         if (check(r, err) < 0)
                 return -1;
-        plan->net = mode_of(r);
+        plan->net = mode_of(r, plan->profile.hosts.n > 0);
         if (plan->net != PV_NET_RULES && plan->net != PV_NET_PROXY)
                 return 0;
         p->allow_private_ips = r->overlaynet_allow_private_ips;
         bool closed = r->overlaynet_deny_all || (r->safe && !has_rules(r) && r->overlaynet != PV_REQUEST_NET_AUTO);
-        if (closed && deny_everything(plan, err) < 0)
+        if (closed && close_all(plan, r->overlaynet_deny_all, err) < 0)
                 return -1;
-        if (pv_netpolicy_add_layer(p, "configuration", &r->user_allow, &r->user_deny, err) < 0 ||
-            pv_netpolicy_add_layer(p, "command line", &r->overlaynet_allow, &r->overlaynet_deny, err) < 0)
+        if (add_layer(plan, "configuration", &r->user_allow, &r->user_deny, err) < 0 ||
+            add_layer(plan, "command line", &r->overlaynet_allow, &r->overlaynet_deny, err) < 0)
                 return -1;
         for (size_t i = 0; i < r->overlaynet_limit.n; i++)
                 if (pv_netpolicy_add_limit(p, r->overlaynet_limit.v[i], err) < 0)

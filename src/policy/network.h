@@ -6,7 +6,7 @@
 #include "policy/plan.h"
 #include "policy/request.h"
 
-/* plan->safe is set already. PV_ERR_USAGE: a rule that is none, or options that contradict each other. */
+/* plan->safe and plan->profile are set already. PV_ERR_USAGE: a rule that is none, or options that contradict each other. */
 int pv_admit_network(const struct pv_request *r, struct pv_plan *plan, struct pv_err *err);
 
 #endif

@@ -23,6 +23,27 @@ void pv_plan_set_argv(struct pv_plan *plan, char *const *argv)
         plan->argv = copy.v;
 }
 
+void pv_plan_forget_kept(struct pv_plan *plan)
+{
+        for (size_t i = 0; i < plan->n_state; i++) {
+                free(plan->state[i].src);
+                free(plan->state[i].dst);
+                free(plan->state[i].rel);
+        }
+        free(plan->state);
+        plan->state = NULL;
+        plan->n_state = 0;
+        pv_plan_forget_caches(plan);
+}
+
+void pv_plan_forget_caches(struct pv_plan *plan)
+{
+        pv_strv_fini(&plan->caches);
+        free(plan->cache_dir);
+        plan->caches = (struct pv_strv){ 0 };
+        plan->cache_dir = NULL;
+}
+
 void pv_plan_free(struct pv_plan *plan)
 {
         if (!plan)
@@ -41,6 +62,13 @@ void pv_plan_free(struct pv_plan *plan)
                 free(plan->mounts[i].dst);
         }
         free(plan->mounts);
+        free(plan->profile.name);
+        free(plan->profile.path);
+        free(plan->profile.inner_sandbox);
+        pv_strv_fini(&plan->profile.hosts);
+        pv_strv_fini(&plan->profile.pass_env);
+        pv_strv_fini(&plan->profile.set_env);
+        pv_plan_forget_kept(plan);
         pv_netpolicy_fini(&plan->netpolicy);
         free(plan->publications);
         pv_strv_fini(&plan->devices);

@@ -34,6 +34,22 @@ enum pv_home_mode {
 struct pv_mount {
         char *src, *dst;
         enum pv_mount_access access; /* STAGE mounts are also in roots[] */
+        bool by_profile;             /* not the person's word of this run, but a profile's */
+};
+
+/* A directory of pVisor's own in the place of one of HOME: what is written to it is there in the next run, too. */
+struct pv_kept {
+        char *src; /* in the store; made when it is needed */
+        char *dst; /* in the view */
+        char *rel; /* as the profile names it, relative to HOME */
+};
+
+/* What a run has of an agent's profile (policy/profile.h). */
+struct pv_plan_profile {
+        char *name, *path; /* NULL: there is none */
+        struct pv_strv hosts;
+        struct pv_strv pass_env, set_env;
+        char *inner_sandbox; /* how the agent's own sandbox was switched off, in words; or NULL */
 };
 
 /* One directory whose changes are staged. Roots never overlap; roots[0] is the workspace. */
@@ -85,6 +101,11 @@ struct pv_plan {
         size_t n_roots; /* 0 when not staged */
         struct pv_mount *mounts;
         size_t n_mounts;
+        struct pv_plan_profile profile;
+        struct pv_kept *state; /* of the agent, for all its runs */
+        size_t n_state;
+        struct pv_strv caches;  /* relative to home: one layer over the host's for each workspace */
+        char *cache_dir;        /* where that layer is, in the store; NULL: no caches */
         struct pv_strv devices; /* more than the minimal /dev */
         struct pv_strv hidden;  /* paths that no view may show: the job store, a --stage directory */
         struct pv_strv masks;   /* credential stores, relative to home, hidden under PV_HOME_COW */
@@ -100,6 +121,9 @@ struct pv_plan {
 void pv_plan_free(struct pv_plan *plan);
 /* The command line, copied, in place of the one that the plan has. */
 void pv_plan_set_argv(struct pv_plan *plan, char *const *argv);
+/* Nothing outlives the run then: all of HOME is thrown away. */
+void pv_plan_forget_kept(struct pv_plan *plan);
+void pv_plan_forget_caches(struct pv_plan *plan);
 static inline void pv_plan_freep(struct pv_plan **p)
 {
         pv_plan_free(*p);
@@ -116,6 +140,11 @@ struct pv_overlay {
         char **frozen; /* absolute paths */
         size_t n_frozen;
         char *upper, *work; /* absolute; NULL: a read-only view */
+};
+
+/* The layer of a plan's caches over the host's, as the job's owner laid it out; all absolute. */
+struct pv_cache_layer {
+        const char *home, *upper, *work;
 };
 
 #endif

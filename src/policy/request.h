@@ -23,11 +23,15 @@ struct pv_request {
         char *workspace;
         char *name;
         char *config;
-        char *json; /* "" on stderr, a number: that descriptor, else a file */
+        char *profile; /* a name, or "none"; NULL: that of the program, under --safe */
+        bool no_state, no_caches;
+        bool no_settings; /* `login`: the agent writes its own */
+        char *json;       /* "" on stderr, a number: that descriptor, else a file */
 
         int filesystem;       /* enum pv_request_filesystem */
         struct pv_strv mount; /* SRC[:DST]:read|stage|write */
         struct pv_strv device;
+        bool i_know; /* services of the host that a mount shows may be shown */
 
         int overlaynet; /* enum pv_request_net */
         bool overlaynet_deny_all, overlaynet_allow_private_ips;

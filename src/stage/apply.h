@@ -62,6 +62,29 @@ int pv_drop_changes(struct pv_stage *s, struct pv_changes *changes, const bool *
 /* Finishes or takes back a batch that a crash left in this stage. *did: one static sentence, or NULL: none was. */
 int pv_apply_recover(struct pv_stage *s, const char **did, struct pv_err *err);
 
+/* Whether one waits for that. */
+bool pv_apply_is_unfinished(const struct pv_stage *s);
+/* The same for what other stages left on this one's targets. Costs two look-ups a root when there is nothing. */
+int pv_apply_recover_targets(struct pv_stage *s, struct pv_err *err);
+
+/* One path of a batch that was given up: which version its place in the target holds, and where the other one lies. */
+struct pv_abandoned_path {
+        unsigned root;
+        char *path;
+        bool published; /* it holds the batch's version, else the one from before */
+        bool metadata;  /* of a directory: may be either, and there is no other */
+        char *other;    /* absolute; NULL: there is none */
+};
+struct pv_abandoned {
+        struct pv_abandoned_path *item;
+        size_t n;
+        bool readable; /* else nothing is known of the paths */
+        char *journal; /* where it is now */
+};
+void pv_abandoned_fini(struct pv_abandoned *a);
+/* Gives up what pv_apply_recover() cannot end: nothing is moved, and nobody is kept from the target any more. */
+int pv_apply_abandon(struct pv_stage *s, struct pv_abandoned *out, struct pv_err *err);
+
 /* Batches, oldest first; *out is the caller's to free(). */
 struct pv_batch {
         char id[32];

@@ -33,13 +33,31 @@ int pv_batch_refuse_unfinished(struct pv_stage *s, struct pv_err *err)
         return pv_err_set(err, PV_ERR_BUSY, 0, "%s: a batch that was cut short waits for recovery", pv_stage_dir(s));
 }
 
+bool pv_apply_is_unfinished(const struct pv_stage *s)
+{
+        return exists(pv_stage_dirfd(s).fd, PV_JOURNAL_NAME);
+}
+
 /* Another stage's batch on one of our targets: finished by opening that stage. */
 static int recover_other(const char *dir, struct pv_err *err)
 {
         pv_auto_stage other = NULL;
         const char *did;
-        if (pv_stage_open(dir, PV_STAGE_TAKE, &other, err) < 0 || pv_apply_recover(other, &did, err) < 0)
-                return pv_err_wrap(err, "finish the batch that was cut short in %s", dir);
+        if (pv_stage_open(dir, PV_STAGE_TAKE, &other, err) == 0 && pv_apply_recover(other, &did, err) == 0)
+                return 0;
+        (void)pv_err_wrap(err, "finish the batch that was cut short in %s", dir);
+        return err->kind == PV_ERR_BUSY
+                       ? -1
+                       : pv_err_hint(err, "pvisor undo --abandon %s gives it up and says where each version lies", dir);
+}
+
+int pv_apply_recover_targets(struct pv_stage *s, struct pv_err *err)
+{
+        for (size_t i = 0; i < pv_stage_n_roots(s); i++) {
+                pv_auto_free char *other = NULL;
+                if (pv_pending_find(s, i, &other, err) < 0 || (other && recover_other(other, err) < 0))
+                        return -1;
+        }
         return 0;
 }
 

@@ -237,6 +237,8 @@ static int write_journal(struct pv_engine *e, const struct pv_batch_source *sour
                         return -1;
                 if (!e->freezer && fsync(first.fd) < 0)
                         return pv_err_set(err, PV_ERR_SYS, errno, "sync the journal");
+                if (pv_pending_set(e->s, err) < 0) /* copies beside the target are somebody's to remove, too */
+                        return -1;
                 if (pv_access_open(e, PV_ACCESS_BEFORE, err) < 0 || pv_build_copies(e, err) < 0 ||
                     pv_access_restore(e, PV_ACCESS_BEFORE, err) < 0)
                         return -1;

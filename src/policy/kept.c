@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "policy/kept.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "base/path.h"
+#include "base/sha256.h"
+
+/*
+ * Caches of HOME, and the file at the workspace's top that calls for one. What belongs here: what a tool would fetch or
+ * build again, checked when it is used. What does not: directories with programs that a shell would find (`bin`).
+ */
+static const struct {
+        const char *path, *sign;
+} caches[] = {
+        { ".cache", NULL },
+        { ".npm", "package.json" },
+        { ".local/share/pnpm/store", "pnpm-lock.yaml" },
+        { ".bun/install/cache", "bun.lock" },
+        { ".yarn/berry/cache", ".yarnrc.yml" },
+        { ".cargo/registry", "Cargo.toml" },
+        { ".cargo/git", "Cargo.toml" },
+        { "go/pkg/mod", "go.mod" },
+        { ".m2/repository", "pom.xml" },
+        { ".gradle/caches", "build.gradle" },
+        { ".gradle/caches", "build.gradle.kts" },
+        { ".gradle/wrapper/dists", "gradlew" },
+        { ".ivy2/cache", "build.sbt" },
+        { ".nuget/packages", NULL },
+        { ".composer/cache", NULL },
+        { ".pub-cache/hosted", "pubspec.yaml" },
+        { ".hex/packages", "mix.exs" },
+        { ".deno", NULL },
+};
+
+char *pv_kept_caches(const char *store)
+{
+        return pv_path_join(store, "caches");
+}
+
+char *pv_kept_caches_of(const char *store, const char *workspace)
+{
+        unsigned char hash[PV_SHA256_SIZE];
+        char hex[2 * 16 + 1];
+        pv_sha256_bytes(workspace, strlen(workspace), hash);
+        pv_hex(hash, 16, hex);
+        return pv_strf("%s/caches/%s", store, hex);
+}
+
+char *pv_kept_state_of(const char *store, const char *name)
+{
+        return pv_strf("%s/agents/%s", store, name);
+}
+
+static bool overlap(const char *a, const char *b)
+{
+        return pv_path_is_within(a, b) || pv_path_is_within(b, a);
+}
+
+/* The workspace, another staged directory or a person's mount that path lies in, or that lies in path; or NULL. */
+static const char *in_the_way(const struct pv_plan *p, const char *path)
+{
+        if (overlap(path, p->workspace))
+                return p->workspace;
+        for (size_t i = 0; i < p->n_roots; i++)
+                if (overlap(path, p->roots[i].view))
+                        return p->roots[i].view;
+        for (size_t i = 0; i < p->n_mounts; i++)
+                if (!p->mounts[i].by_profile && overlap(path, p->mounts[i].dst))
+                        return p->mounts[i].dst;
+        return NULL;
+}
+
+/*
+ * Where ~/rel is in the view, which shows HOME with its links: the real path, its last names as they are when they do
+ * not exist. NULL: a link that leads nowhere.
+ */
+static char *place_in_view(const struct pv_plan *p, const char *rel)
+{
+        struct stat st;
+        pv_auto_free char *path = pv_path_join(p->home, rel);
+        if (p->home_mode != PV_HOME_COW)
+                return pv_steal(&path);
+        pv_auto_free char *at = pv_strdup(path);
+        for (;;) {
+                pv_auto_free char *real = realpath(at, NULL);
+                if (real)
+                        return pv_strf("%s%s", real, path + strlen(at));
+                if (lstat(at, &st) == 0 || errno != ENOENT)
+                        return NULL;
+                *strrchr(at, '/') = '\0';
+        }
+}
+
+static void add_state(struct pv_plan *p, const struct pv_profile *profile, const char *store, struct pv_strv *notes)
+{
+        pv_auto_free char *top = pv_kept_state_of(store, profile->name);
+        for (size_t i = 0; i < profile->state.n; i++) {
+                const char *rel = profile->state.v[i];
+                pv_auto_free char *dst = place_in_view(p, rel);
+                const char *other = dst ? in_the_way(p, dst) : "a link that leads nowhere";
+                if (other) {
+                        pv_strv_take(notes, pv_strf("profile %s: what is written to ~/%s is not kept: %s is in its "
+                                                    "place",
+                                                    profile->name, rel, other));
+                        continue;
+                }
+                p->state = pv_realloc(p->state, p->n_state + 1, sizeof *p->state);
+                p->state[p->n_state++] =
+                        (struct pv_kept){ .src = pv_path_join(top, rel), .dst = pv_steal(&dst), .rel = pv_strdup(rel) };
+        }
+}
+
+/* A link may lead to a credential store, and an agent may have made the link. */
+static bool is_secret(const struct pv_plan *p, const char *real)
+{
+        for (size_t i = 0; i < p->masks.n; i++) {
+                pv_auto_free char *mask = pv_path_join(p->home, p->masks.v[i]);
+                if (pv_path_is_within(real, mask))
+                        return true;
+        }
+        for (size_t i = 0; i < p->hidden.n; i++)
+                if (overlap(real, p->hidden.v[i]))
+                        return true;
+        return false;
+}
+
+/* Shows the host's path read-only at dst, when it is there. */
+static void add_read(struct pv_plan *p, const char *path, const char *dst)
+{
+        struct stat st;
+        pv_auto_free char *real = realpath(path, NULL);
+        if (!real || stat(real, &st) < 0 || !(S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)) || in_the_way(p, dst) ||
+            is_secret(p, real))
+                return;
+        p->mounts = pv_realloc(p->mounts, p->n_mounts + 1, sizeof *p->mounts);
+        p->mounts[p->n_mounts++] = (struct pv_mount){
+                .src = pv_steal(&real), .dst = pv_strdup(dst), .access = PV_MOUNT_READ, .by_profile = true
+        };
+}
+
+static void add_setting(struct pv_plan *p, const char *rel)
+{
+        pv_auto_free char *path = pv_path_join(p->home, rel);
+        pv_auto_free char *dst = NULL;
+        for (size_t i = 0; i < p->n_state && !dst; i++) {
+                size_t n = strlen(p->state[i].rel);
+                if (strncmp(rel, p->state[i].rel, n) == 0 && rel[n] == '/')
+                        dst = pv_path_join(p->state[i].dst, rel + n + 1);
+        }
+        if (!dst)
+                dst = place_in_view(p, rel);
+        if (dst)
+                add_read(p, path, dst);
+}
+
+void pv_kept_add_profile(struct pv_plan *plan, const struct pv_profile *profile, const char *store,
+                         const struct pv_request *request, struct pv_strv *notes)
+{
+        if (plan->home_mode == PV_HOME_HOST)
+                return;
+        if (!request->no_state && store)
+                add_state(plan, profile, store, notes);
+        for (size_t i = 0; i < profile->settings.n && !request->no_settings; i++)
+                add_setting(plan, profile->settings.v[i]);
+        for (size_t i = 0; i < profile->read.n; i++) {
+                const char *text = profile->read.v[i];
+                pv_auto_free char *path = *text == '~' ? pv_path_join(plan->home, text + 2) : pv_strdup(text);
+                pv_auto_free char *dst = *text == '~' ? place_in_view(plan, text + 2) : pv_strdup(text);
+                if (dst)
+                        add_read(plan, path, dst);
+        }
+}
+
+/* What is at ~/rel. A mount covers what it is meant to cover only where no link leads there. */
+enum found { FOUND_DIR, FOUND_NOTHING, FOUND_OTHER };
+
+static enum found look(const char *top, const char *rel)
+{
+        pv_auto_pathfd root = PV_PATHFD_INIT;
+        struct pv_err ignored = PV_ERR_INIT;
+        if (pv_path_open_root(top, &root, &ignored) < 0)
+                return FOUND_OTHER;
+        pv_auto_fd fd = pv_path_openat(root, rel, O_PATH | O_DIRECTORY, 0);
+        return fd >= 0 ? FOUND_DIR : errno == ENOENT ? FOUND_NOTHING : FOUND_OTHER;
+}
+
+static bool exists(const char *top, const char *rel)
+{
+        pv_auto_free char *path = pv_path_join(top, rel);
+        return access(path, F_OK) == 0;
+}
+
+static void add_cache(struct pv_plan *p, const char *rel, bool wanted)
+{
+        pv_auto_free char *upper = pv_path_join(p->cache_dir, "upper");
+        pv_auto_free char *dst = pv_path_join(p->home, rel);
+        enum found found = look(p->home, rel);
+        if (found == FOUND_OTHER || (found == FOUND_NOTHING && !wanted && !exists(upper, rel)))
+                return;
+        for (size_t i = 0; i < p->caches.n; i++) {
+                pv_auto_free char *other = pv_path_join(p->home, p->caches.v[i]);
+                if (overlap(dst, other))
+                        return;
+        }
+        /* A workspace in a cache is laid over it, later. */
+        for (size_t i = 0; i < p->n_state; i++)
+                if (overlap(dst, p->state[i].dst))
+                        return;
+        for (size_t i = 0; i < p->n_mounts; i++)
+                if (pv_path_is_within(dst, p->mounts[i].dst))
+                        return;
+        for (size_t i = 0; i < p->n_roots; i++)
+                if (pv_path_is_within(dst, p->roots[i].view))
+                        return;
+        pv_strv_add(&p->caches, rel);
+}
+
+void pv_kept_add_caches(struct pv_plan *plan, const struct pv_profile *profile, const char *store)
+{
+        if (plan->home_mode != PV_HOME_COW || !store)
+                return;
+        plan->cache_dir = pv_kept_caches_of(store, plan->workspace);
+        for (size_t i = 0; i < sizeof caches / sizeof *caches; i++)
+                add_cache(plan, caches[i].path, caches[i].sign && exists(plan->workspace, caches[i].sign));
+        for (size_t i = 0; profile && i < profile->caches.n; i++)
+                add_cache(plan, profile->caches.v[i], true);
+        if (plan->caches.n == 0)
+                pv_plan_forget_caches(plan);
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What of HOME outlives a sandboxed run, and what of the host's is fixed inside. All of it lies in directories of
+ * pVisor's own, below its store, which no program of the host reads:
+ *
+ *   agents/NAME/REL        an agent's state: the directory ~/REL, one for all runs of the agent
+ *   caches/HASH/upper/REL  caches: a layer over the host's ~/REL, one for each workspace
+ *
+ * Only what a profile names, or what is known to be a cache and is in use here, is taken.
+ */
+#ifndef PV_POLICY_KEPT_H
+#define PV_POLICY_KEPT_H
+
+#include "base/err.h"
+#include "policy/plan.h"
+#include "policy/profile.h"
+#include "policy/request.h"
+
+/*
+ * Adds the profile's state, settings and shared paths to the plan, whose home, home_mode, workspace, roots and mounts
+ * must be set. What lies in a directory that is staged or that the person mounted is left alone, with a note.
+ */
+void pv_kept_add_profile(struct pv_plan *plan, const struct pv_profile *profile, const char *store,
+                         const struct pv_request *request, struct pv_strv *notes);
+
+/*
+ * Adds the caches: those known and the profile's that the host or this workspace has, and those that a file of the
+ * workspace calls for (~/.npm where there is a package.json).
+ */
+void pv_kept_add_caches(struct pv_plan *plan, const struct pv_profile *profile, const char *store);
+
+/* The directory of a workspace's caches, and that of all. The caller's. */
+char *pv_kept_caches_of(const char *store, const char *workspace);
+char *pv_kept_caches(const char *store);
+
+/* The directory of an agent's state. The caller's. */
+char *pv_kept_state_of(const char *store, const char *name);
+
+#endif

@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "policy/profile.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "base/path.h"
+#include "base/place.h"
+#include "policy/config.h"
+#include "policy/env.h"
+#include "policy/netrule.h"
+#include "policy/presets.h"
+
+#define NAME_MAX_TEXT 64
+#define SUFFIX        ".yaml"
+
+void pv_profile_free(struct pv_profile *p)
+{
+        if (!p)
+                return;
+        struct pv_strv *const lists[] = { &p->hosts,    &p->state,   &p->settings,   &p->read,  &p->caches,
+                                          &p->pass_env, &p->set_env, &p->inner_args, &p->login, &p->login_publish };
+        for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+                pv_strv_fini(lists[i]);
+        free(p->name);
+        free(p->path);
+        free(p->about);
+        free(p->inner_sandbox);
+        free(p);
+}
+
+bool pv_profile_is_name(const char *text)
+{
+        size_t n = strlen(text);
+        return n > 0 && n <= NAME_MAX_TEXT && isalnum((unsigned char)text[0]) && !pv_streq(text, "none") &&
+               strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == n;
+}
+
+/*
+ * Fields. Each checks and keeps one value.
+ */
+
+/* "~/a/b" as "a/b"; NULL: it is not such a path, or leaves HOME, or is HOME. */
+static char *below_home(const char *text)
+{
+        if (strncmp(text, "~/", 2) != 0)
+                return NULL;
+        pv_auto_free char *absolute = pv_strf("/%s", text + 2);
+        pv_auto_free char *clean = pv_path_normalise(absolute);
+        if (strlen(clean) < 2 || strstr(text, "/../") || pv_str_has_suffix(text, "/.."))
+                return NULL;
+        return pv_strdup(clean + 1);
+}
+
+/* A profile is no way to a credential store: that is for --mount, on the command line, to say. */
+static int check_not_secret(const char *rel, struct pv_err *err)
+{
+        pv_auto_strv masks = { 0 };
+        pv_presets_add_masks(&masks);
+        for (size_t i = 0; i < masks.n; i++) {
+                size_t n = strlen(masks.v[i]);
+                if (strncmp(rel, masks.v[i], n) == 0 && (rel[n] == '\0' || rel[n] == '/')) {
+                        (void)pv_err_set(err, PV_ERR_USAGE, 0, "~/%s is a credential store (~/%s)", rel, masks.v[i]);
+                        return pv_err_hint(err, "a profile cannot show one; --mount ~/%s:read can", rel);
+                }
+        }
+        return 0;
+}
+
+static int add_home_path(struct pv_strv *list, const char *text, struct pv_err *err)
+{
+        char *rel = below_home(text);
+        if (!rel)
+                return pv_err_set(err, PV_ERR_USAGE, 0, "%s: a path below HOME is expected (~/...)", text);
+        pv_strv_take(list, rel);
+        return check_not_secret(rel, err);
+}
+
+static int add_read(struct pv_strv *list, const char *text, struct pv_err *err)
+{
+        pv_auto_free char *rel = below_home(text);
+        if (!rel && (text[0] != '/' || strlen(text) < 2))
+                return pv_err_set(err, PV_ERR_USAGE, 0, "%s: an absolute path or one below HOME is expected", text);
+        if (rel && check_not_secret(rel, err) < 0)
+                return -1;
+        pv_strv_take(list, rel ? pv_strf("~/%s", rel) : pv_path_normalise(text));
+        return 0;
+}
+
+/* An overlap would be two directories in one place. */
+static int add_state(struct pv_strv *list, const char *text, struct pv_err *err)
+{
+        if (add_home_path(list, text, err) < 0)
+                return -1;
+        pv_auto_free char *last = pv_strf("/%s", list->v[list->n - 1]);
+        for (size_t i = 0; i + 1 < list->n; i++) {
+                pv_auto_free char *other = pv_strf("/%s", list->v[i]);
+                if (pv_path_is_within(last, other) || pv_path_is_within(other, last))
+                        return pv_err_set(err, PV_ERR_USAGE, 0, "~%s and ~%s overlap", other, last);
+        }
+        return 0;
+}
+
+/* Everything is not a name for what an agent needs. */
+static int add_host(struct pv_strv *list, const char *text, struct pv_err *err)
+{
+        struct pv_netrule r;
+        if (text[0] != '@') {
+                if (pv_netrule_parse(text, &r, err) < 0)
+                        return -1;
+                if (r.kind == PV_NETRULE_ANY || (r.kind == PV_NETRULE_PREFIX && r.prefix % 96 == 0))
+                        return pv_err_set(err, PV_ERR_USAGE, 0, "%s: a profile names hosts, not all of them", text);
+        }
+        pv_strv_add(list, text);
+        return 0;
+}
+
+static int add_name(struct pv_strv *list, const char *text, struct pv_err *err)
+{
+        pv_strv_add(list, text);
+        if (!pv_env_is_name(text))
+                return pv_err_set(err, PV_ERR_USAGE, 0, "not a variable's name: %s", text);
+        return 0;
+}
+
+/* What pVisor sets itself stays its own. */
+static int add_setting(struct pv_strv *list, const char *text, struct pv_err *err)
+{
+        static const char *const own[] = { "HOME", "PATH", "PWD" };
+        pv_auto_free char *name = pv_strndup(text, strcspn(text, "="));
+        bool taken = pv_str_has_prefix(name, "GIT_CONFIG_");
+        for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+                taken = taken || pv_streq(name, own[i]);
+        if (!pv_env_is_name(name) || !strchr(text, '='))
+                return pv_err_set(err, PV_ERR_USAGE, 0, "NAME=VALUE is expected: %s", text);
+        if (taken)
+                return pv_err_set(err, PV_ERR_USAGE, 0, "%s is pVisor's to set", name);
+        pv_strv_add(list, text);
+        return 0;
+}
+
+static int add_text(struct pv_strv *list, const char *text, struct pv_err *err)
+{
+        (void)err;
+        pv_strv_add(list, text);
+        return 0;
+}
+
+struct field {
+        const char *name;
+        size_t list, text; /* offset of the one or the other */
+        int (*add)(struct pv_strv *list, const char *text, struct pv_err *err);
+};
+
+#define LIST(name_, field_, add_)                                                       \
+        {                                                                               \
+                .name = name_, .list = offsetof(struct pv_profile, field_), .add = add_ \
+        }
+#define TEXT(name_, field_)                                                \
+        {                                                                  \
+                .name = name_, .text = offsetof(struct pv_profile, field_) \
+        }
+
+static const struct field fields[] = {
+        TEXT("about", about),
+        LIST("hosts", hosts, add_host),
+        LIST("state", state, add_state),
+        LIST("settings", settings, add_home_path),
+        LIST("read", read, add_read),
+        LIST("caches", caches, add_home_path),
+        LIST("pass-env", pass_env, add_name),
+        LIST("set-env", set_env, add_setting),
+        TEXT("inner-sandbox", inner_sandbox),
+        LIST("inner-sandbox-arguments", inner_args, add_text),
+        LIST("login", login, add_text),
+        LIST("login-publish", login_publish, add_text),
+};
+
+static int unknown_field(const char *name, struct pv_err *err)
+{
+        pv_auto_str known = { 0 };
+        for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+                pv_str_putf(&known, "%s%s", i ? " " : "", fields[i].name);
+        (void)pv_err_set(err, PV_ERR_USAGE, 0, "%s: no such field", name);
+        return pv_err_hint(err, "a profile has: %s", known.s);
+}
+
+static int set_field(void *ctx, const struct pv_config_field *f, struct pv_err *err)
+{
+        const struct field *is = NULL;
+        for (size_t i = 0; i < sizeof fields / sizeof *fields && !is; i++)
+                if (pv_streq(fields[i].name, f->name))
+                        is = &fields[i];
+        if (!is)
+                return unknown_field(f->name, err);
+        if (!is->add) {
+                if (f->is_list)
+                        return pv_err_set(err, PV_ERR_USAGE, 0, "%s: takes one value, not a list", f->name);
+                *(char **)((char *)ctx + is->text) = pv_strdup(f->values[0]);
+                return 0;
+        }
+        for (size_t i = 0; i < f->n; i++)
+                if (is->add((struct pv_strv *)((char *)ctx + is->list), f->values[i], err) < 0)
+                        return pv_err_wrap(err, "%s", f->name);
+        return 0;
+}
+
+int pv_profile_load(const char *path, const char *name, struct pv_profile **out, struct pv_err *err)
+{
+        pv_auto_profile p = pv_calloc(1, sizeof *p);
+        p->name = pv_strdup(name);
+        p->path = pv_strdup(path);
+        if (pv_config_load(path, &(struct pv_config_sink){ .set = set_field, .ctx = p }, err) < 0)
+                return -1;
+        *out = pv_steal(&p);
+        return 0;
+}
+
+/*
+ * Finding them.
+ */
+
+void pv_profile_places_find(const char *xdg_config_home, const char *home, struct pv_profile_places *out)
+{
+        static const char *const shipped[] = { "../share/pvisor/profiles", "share/pvisor/profiles",
+                                               "../../share/pvisor/profiles", NULL };
+        struct pv_profile_places p = { 0 };
+        struct pv_err ignored = PV_ERR_INIT; /* one that is named and not found is an error, later */
+        if (xdg_config_home && xdg_config_home[0] == '/')
+                p.own = pv_path_join(xdg_config_home, "pvisor/profiles");
+        else if (home && home[0] == '/')
+                p.own = pv_path_join(home, ".config/pvisor/profiles");
+        pv_auto_free char *found = NULL;
+        if (pv_place_find(shipped, &found, &ignored) == 0)
+                p.shipped = pv_path_normalise(found);
+        *out = p;
+}
+
+void pv_profile_places_fini(struct pv_profile_places *p)
+{
+        free(p->own);
+        free(p->shipped);
+        *p = (struct pv_profile_places){ 0 };
+}
+
+char *pv_profile_find(const struct pv_profile_places *places, const char *name)
+{
+        const char *const dirs[] = { places->own, places->shipped };
+        if (!pv_profile_is_name(name))
+                return NULL;
+        for (size_t i = 0; i < sizeof dirs / sizeof *dirs; i++) {
+                pv_auto_free char *path = dirs[i] ? pv_strf("%s/%s" SUFFIX, dirs[i], name) : NULL;
+                if (path && access(path, F_OK) == 0)
+                        return pv_steal(&path);
+        }
+        return NULL;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+        return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static void list_dir(const char *dir, struct pv_strv *names)
+{
+        pv_auto_dir d = dir ? opendir(dir) : NULL;
+        for (struct dirent *e; d && (e = readdir(d));) {
+                size_t n = strlen(e->d_name), m = strlen(SUFFIX);
+                pv_auto_free char *name = n > m ? pv_strndup(e->d_name, n - m) : NULL;
+                if (name && pv_str_has_suffix(e->d_name, SUFFIX) && pv_profile_is_name(name) &&
+                    !pv_strv_has(names, name))
+                        pv_strv_add(names, name);
+        }
+}
+
+void pv_profile_list(const struct pv_profile_places *places, struct pv_strv *names)
+{
+        list_dir(places->own, names);
+        list_dir(places->shipped, names);
+        if (names->n > 1)
+                qsort(names->v, names->n, sizeof *names->v, compare_names);
+}
+
+/* The path that the program's name leads to, with a slash in it; NULL: none. */
+static char *find_program(const char *program, const char *path_list)
+{
+        if (strchr(program, '/'))
+                return pv_strdup(program);
+        for (const char *at = path_list; at && *at;) {
+                size_t n = strcspn(at, ":");
+                pv_auto_free char *dir = n ? pv_strndup(at, n) : pv_strdup(".");
+                pv_auto_free char *path = pv_path_join(dir, program);
+                at += n + (at[n] == ':');
+                if (access(path, X_OK) == 0)
+                        return pv_steal(&path);
+        }
+        return NULL;
+}
+
+/* Whether a program lies in the workspace: the file, or the link to it that was found. */
+static bool lies_in(const char *program, const char *path_list, const char *workspace)
+{
+        pv_auto_free char *path = find_program(program, path_list);
+        if (!path)
+                return false;
+        pv_auto_free char *real = realpath(path, NULL);
+        *strrchr(path, '/') = '\0';
+        pv_auto_free char *dir = realpath(*path ? path : "/", NULL);
+        return (real && pv_path_is_within(real, workspace)) || (dir && pv_path_is_within(dir, workspace));
+}
+
+char *pv_profile_of_program(const struct pv_profile_places *places, const char *program, const char *path_list,
+                            const char *workspace, bool *in_workspace)
+{
+        const char *slash = strrchr(program, '/');
+        pv_auto_free char *path = pv_profile_find(places, slash ? slash + 1 : program);
+        *in_workspace = path && workspace && lies_in(program, path_list, workspace);
+        return *in_workspace ? NULL : pv_steal(&path);
+}
+
+static void copy_list(struct pv_strv *to, const struct pv_strv *from)
+{
+        pv_strv_fini(to);
+        *to = (struct pv_strv){ 0 };
+        for (size_t i = 0; i < from->n; i++)
+                pv_strv_add(to, from->v[i]);
+}
+
+static void copy_text(char **to, const char *from)
+{
+        free(*to);
+        *to = from ? pv_strdup(from) : NULL;
+}
+
+void pv_profile_put(const struct pv_profile *profile, struct pv_plan *plan)
+{
+        struct pv_plan_profile *p = &plan->profile;
+        copy_text(&p->name, profile->name);
+        copy_text(&p->path, profile->path);
+        copy_list(&p->hosts, &profile->hosts);
+        copy_list(&p->pass_env, &profile->pass_env);
+        copy_list(&p->set_env, &profile->set_env);
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Profiles: what one agent needs beyond the command line, as data. A profile is a YAML file, read as the configuration
+ * is; its name is the file's. It widens a sandboxed run by what it names and by nothing else: there is no field that
+ * takes a control away. A profile is the person's (or ships with pVisor) and trusted as their options are; the
+ * workspace never has a say in it.
+ */
+#ifndef PV_POLICY_PROFILE_H
+#define PV_POLICY_PROFILE_H
+
+#include <stdbool.h>
+#include "base/err.h"
+#include "base/str.h"
+#include "policy/plan.h"
+
+struct pv_profile {
+        char *name, *path;
+        char *about;             /* one line */
+        struct pv_strv hosts;    /* targets (policy/netrule.h) and @groups that the agent itself needs */
+        struct pv_strv state;    /* directories, relative to HOME: pVisor's own in their place, kept from run to run */
+        struct pv_strv settings; /* files and directories, relative to HOME: the host's, read-only inside */
+        struct pv_strv read;     /* absolute or relative to HOME ("~/..."): shown read-only */
+        struct pv_strv caches;   /* relative to HOME: kept for each workspace */
+        struct pv_strv pass_env; /* names of variables that it may have */
+        struct pv_strv set_env;  /* NAME=VALUE; a value that starts with "~/" is a path of HOME */
+        char *inner_sandbox;     /* how the agent's own sandbox is switched off, in words; or NULL */
+        struct pv_strv inner_args;    /* arguments that do it, put before the person's own */
+        struct pv_strv login;         /* the command line that logs in */
+        struct pv_strv login_publish; /* [ADDR:]HOSTPORT:PORT that it waits on */
+};
+
+void pv_profile_free(struct pv_profile *p);
+static inline void pv_profile_freep(struct pv_profile **p)
+{
+        pv_profile_free(*p);
+        *p = NULL;
+}
+#define pv_auto_profile __attribute__((cleanup(pv_profile_freep))) struct pv_profile *
+
+/* 1 to 64 of letters, digits, '.', '_', '-', the first a letter or digit; not "none". */
+bool pv_profile_is_name(const char *text);
+
+/*
+ * Reads one. PV_ERR_USAGE with file and line: unknown or repeated fields, values of the wrong kind, paths that leave
+ * HOME or lie in a credential store, a host that is none or that holds everything.
+ */
+int pv_profile_load(const char *path, const char *name, struct pv_profile **out, struct pv_err *err);
+
+/*
+ * Where profiles are: the person's directory, beside config.yaml, then the installation's.
+ */
+struct pv_profile_places {
+        char *own, *shipped; /* directories; NULL: there is none */
+};
+void pv_profile_places_find(const char *xdg_config_home, const char *home, struct pv_profile_places *out);
+void pv_profile_places_fini(struct pv_profile_places *p);
+#define pv_auto_profile_places __attribute__((cleanup(pv_profile_places_fini))) struct pv_profile_places
+
+/* The file of that name, the caller's; NULL: there is none. */
+char *pv_profile_find(const struct pv_profile_places *places, const char *name);
+
+/* Names of all, sorted, those of the person and of the installation once. */
+void pv_profile_list(const struct pv_profile_places *places, struct pv_strv *names);
+
+/*
+ * The profile of a program by the base name of argv[0], or NULL. A program that lies in the workspace has none, since
+ * it may be an earlier command's work: *in_workspace says so.
+ */
+char *pv_profile_of_program(const struct pv_profile_places *places, const char *program, const char *path_list,
+                            const char *workspace, bool *in_workspace);
+
+/* What the plan keeps of it. */
+void pv_profile_put(const struct pv_profile *profile, struct pv_plan *plan);
+
+#endif

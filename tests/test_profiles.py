@@ -1,0 +1,398 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Profiles of agents: each widens a run by what it names, and by nothing else."""
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from lib import jobs
+
+SHIPPED = ["aider", "claude", "codex", "cursor-agent", "gemini", "goose", "opencode"]
+SCHEMA = json.loads((Path(__file__).parent.parent / "src/evidence/schema/bundle.schema.json").read_text())
+SECRET = "sk-not-a-real-key-7f3a"
+
+
+@pytest.fixture
+def profile(home):
+    """profile(name, text) -> writes a profile of the person's own."""
+
+    def write(name, text):
+        directory = home / ".config/pvisor/profiles"
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / f"{name}.yaml").write_text(text)
+        return directory / f"{name}.yaml"
+
+    return write
+
+
+@pytest.fixture
+def agent(home, environment):
+    """agent(name, script) -> a program of that name in a directory of PATH that lies in HOME."""
+
+    def install(name, script="exit 0"):
+        directory = home / "tools/bin"
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_text(f"#!/bin/sh\n{script}\n")
+        (directory / name).chmod(0o755)
+        if str(directory) not in environment["PATH"]:
+            environment["PATH"] = f"{directory}:{environment['PATH']}"
+        return directory / name
+
+    return install
+
+
+def bundle(environment):
+    found = jobs.bundle(max(jobs.job_dirs(environment), key=lambda p: p.stat().st_mtime_ns))
+    problems = [e.message for e in jsonschema.Draft202012Validator(SCHEMA).iter_errors(found)]
+    assert not problems, problems
+    return found
+
+
+def controls(environment):
+    return bundle(environment)["plan"]["controls"]
+
+
+# ---- what there is ----
+
+def test_the_shipped_ones_are_listed_and_whole(pvisor):
+    listed = json.loads(pvisor("profile", "list", "--json").out)["profiles"]
+    assert [p["name"] for p in listed] == SHIPPED
+    assert all(p["error"] is None and p["about"] and not p["own"] for p in listed)
+    text = pvisor("profile").out
+    assert all(name in text for name in SHIPPED) and "@npm" in text
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_one_names_little(pvisor, name):
+    p = json.loads(pvisor("profile", "show", name, "--json").out)
+    assert p["hosts"] and all(h.endswith(":443") and h[0] != "*" or h.startswith("*.") for h in p["hosts"])
+    assert p["state"] and all(s.startswith("~/.") for s in p["state"])
+    assert p["pass-env"] and not any(v in ("PATH", "HOME", "LD_PRELOAD", "SSH_AUTH_SOCK") for v in p["pass-env"])
+    assert name in pvisor("profile", "show", name).out
+
+
+def test_a_group_is_shown(pvisor):
+    assert "registry.npmjs.org:443" in pvisor("profile", "show", "@npm").out
+    assert json.loads(pvisor("profile", "show", "@npm", "--json").out)["targets"]
+    pvisor("profile", "show", "@no-such", code=2)
+
+
+def test_the_persons_own_takes_the_place_of_a_shipped_one(pvisor, profile):
+    path = profile("claude", "about: mine\nhosts: [www.example.com:443]\n")
+    shown = json.loads(pvisor("profile", "show", "claude", "--json").out)
+    assert shown["file"] == str(path) and shown["hosts"] == ["www.example.com:443"] and shown["state"] == []
+    assert "(yours)" in pvisor("profile", "list").out
+
+
+@pytest.mark.parametrize("text, why", [
+    ("hosts: [a.example]\nnetwork: off\n", "2: network: no such field"),
+    ("safe: false\n", "1: safe: no such field"),
+    ("allow-userns: true\n", "1: allow-userns: no such field"),
+    ("mount: [/etc:write]\n", "1: mount: no such field"),
+    ("hosts: ['*']\n", "names hosts, not all"),
+    ("hosts: ['*:443']\n", "names hosts, not all"),
+    ("hosts: [0.0.0.0/0]\n", "names hosts, not all"),
+    ("hosts: ['::/0']\n", "names hosts, not all"),
+    ("hosts: ['http://x']\n", "1: hosts"),
+    ("state: [/etc]\n", "below HOME"),
+    ("state: [~/../other]\n", "below HOME"),
+    ("state: ['~/']\n", "below HOME"),
+    ("state: [~/.a, ~/.a/b]\n", "overlap"),
+    ("settings: [~/.ssh/config]\n", "credential store"),
+    ("read: [~/.aws]\n", "credential store"),
+    ("read: [relative]\n", "absolute"),
+    ("pass-env: [A=b]\n", "not a variable's name"),
+    ("set-env: [PATH=/x]\n", "pVisor's to set"),
+    ("set-env: [GIT_CONFIG_COUNT=0]\n", "pVisor's to set"),
+    ("set-env: [NAME]\n", "NAME=VALUE"),
+    ("hosts: [a.example]\nhosts: [b.example]\n", "given twice"),
+    ("about: [a, b]\n", "one value"),
+    ("hosts: {a: b}\n", "neither a value nor a list"),
+    ("hosts: [\n", "yaml:"),
+])
+def test_a_wrong_one_is_refused_with_its_line(pvisor, profile, workspace, text, why):
+    path = profile("mine", text)
+    for result in (pvisor("profile", "show", "mine", code=2),
+                   pvisor("run", "--safe", "--profile", "mine", "--", "true", cwd=workspace, code=2)):
+        assert str(path) in result.err and why in result.err
+    assert jobs.job_dirs({"HOME": str(path.parents[3])}) == []
+
+
+@pytest.mark.parametrize("name", ["no-such", "../claude", "a/b", ".claude", "none "])
+def test_an_unknown_one_is_refused(pvisor, workspace, name):
+    assert "no such profile" in pvisor("run", "--safe", "--profile", name, "--", "true", cwd=workspace, code=2).err
+    pvisor("profile", "show", name, code=2)
+
+
+# ---- which one ----
+
+def test_the_programs_name_chooses(pvisor, agent, workspace, environment):
+    agent("codex", "echo \"$@\"; echo $CODEX_HOME")
+    result = pvisor("run", "--safe", "--", "codex", "exec", "hello", cwd=workspace)
+    assert result.out == f'-c sandbox_mode="danger-full-access" exec hello\n{environment["HOME"]}/.codex\n'
+    assert "profile codex" in result.err and "pvisor login codex" in result.err
+    found = controls(environment)["profile"]
+    assert found["name"] == "codex" and "api.openai.com:443" in found["hosts"] and found["inner_sandbox"]
+
+
+def test_none_is_none(pvisor, agent, workspace, environment):
+    agent("codex", "echo \"$@\"; echo $CODEX_HOME")
+    assert pvisor("run", "--safe", "--profile", "none", "--", "codex", "x", cwd=workspace).out == "x\n\n"
+    assert controls(environment)["profile"] is None
+    assert bundle(environment)["network"]["policy"] == "deny-all"
+
+
+def test_only_safe_chooses_by_name(pvisor, agent, workspace, environment):
+    agent("codex", "echo \"$@\"")
+    assert pvisor("run", "--stage", "--", "codex", "x", cwd=workspace).out == "x\n"
+    assert controls(environment)["profile"] is None
+    assert pvisor("run", "--stage", "--profile", "codex", "--", "codex", "x", cwd=workspace).out.startswith("-c sandbox_mode")
+    assert controls(environment)["profile"]["name"] == "codex"
+    assert "--safe" in pvisor("run", "--profile", "codex", "--", "true", cwd=workspace, code=2).err
+
+
+def test_another_program_gets_no_arguments(pvisor, workspace, environment):
+    out = pvisor("run", "--safe", "--profile", "codex", "--", "sh", "-c", "echo $# $CODEX_HOME", cwd=workspace).out
+    assert out == f"0 {environment['HOME']}/.codex\n"
+    assert controls(environment)["profile"]["inner_sandbox"] is None  # nothing was switched off
+
+
+@pytest.mark.parametrize("how", ["path", "search", "link"])
+def test_a_program_in_the_workspace_gets_none_by_its_name(pvisor, workspace, environment, how):
+    """An earlier command may have put it there, to be given the agent's login."""
+    (workspace / "codex").write_text("#!/bin/sh\necho \"$@\"\n")
+    (workspace / "codex").chmod(0o755)
+    if how == "link":
+        (workspace / "codex").unlink()
+        (workspace / "codex").symlink_to("/bin/echo")
+    if how != "path":
+        environment["PATH"] = f"{workspace}:{environment['PATH']}"
+    result = pvisor("run", "--safe", "--", "./codex" if how == "path" else "codex", "x", cwd=workspace)
+    assert result.out == "x\n" and "lies in the workspace" in result.err
+    assert controls(environment)["profile"] is None
+    pvisor("run", "--safe", "--profile", "codex", "--", "./codex", "x", cwd=workspace)
+    assert controls(environment)["profile"]["name"] == "codex"
+
+
+# ---- the network ----
+
+HOSTS = "hosts: [www.example.com:80]\n"
+
+
+@pytest.fixture
+def online(world, environment, profile):
+    """online(*options, host=) -> curl's exit code for a host, in a run with a profile that names one."""
+    profile("mine", HOSTS)
+
+    def call(*options, host="www.example.com"):
+        return world.pvisor("run", "--safe", *options, "--", "curl", "-sS", "--max-time", "30", f"http://{host}/",
+                            code=None).code
+
+    return call
+
+
+def test_its_hosts_are_reached_and_no_others(online, environment):
+    assert online("--profile", "mine") == 0
+    assert bundle(environment)["safety"]["levels"]["network"] == "enforced"
+    assert [layer["name"] for layer in bundle(environment)["network"]["rules"]["layers"]] == ["profile"]
+    assert online("--profile", "mine", host="other.test") != 0
+    assert online() != 0  # without it: nothing
+
+
+def test_the_persons_rules_are_added_to_it(online):
+    allow = ["--profile", "mine", "--overlaynet-allow", "other.test"]
+    assert online(*allow, host="other.test") == 0
+    assert online(*allow) == 0
+    assert online(*allow, host="example.com") != 0
+    assert online("--overlaynet-allow", "other.test") != 0
+
+
+def test_the_persons_word_is_stronger(online):
+    assert online("--profile", "mine", "--overlaynet-deny-all") != 0
+    assert online("--profile", "mine", "--overlaynet-allow", "other.test", "--overlaynet-deny", "www.example.com") != 0
+
+
+# ---- variables ----
+
+def test_its_variables_are_given_and_named_and_written_nowhere(pvisor, agent, workspace, environment):
+    agent("claude", "echo key=$ANTHROPIC_API_KEY other=$OPENAI_API_KEY")
+    keys = {"ANTHROPIC_API_KEY": SECRET, "OPENAI_API_KEY": "other-" + SECRET}
+    result = pvisor("run", "--safe", "--", "claude", cwd=workspace, env=keys)
+    assert result.out == f"key={SECRET} other=\n" and "given ANTHROPIC_API_KEY" in result.err
+    assert "login" not in result.err
+    assert "ANTHROPIC_API_KEY" in bundle(environment)["environment"]["passed"]
+    assert "CLAUDE_CONFIG_DIR" in bundle(environment)["environment"]["injected"]
+    assert subprocess.run(["grep", "-rlF", SECRET, str(jobs.store(environment))], capture_output=True).stdout == b""
+    assert SECRET not in pvisor("run", "--safe", "--dry-run", "--json", "--", "claude", cwd=workspace, env=keys).out
+
+
+def test_the_persons_variable_overrules_what_is_set(pvisor, workspace):
+    script = ["--", "sh", "-c", "echo $DISABLE_AUTOUPDATER"]
+    own = {"DISABLE_AUTOUPDATER": "0"}
+    run = ["run", "--safe", "--profile", "claude"]
+    assert pvisor(*run, *script, cwd=workspace, env=own).out == "1\n"
+    assert pvisor(*run, "--pass-env", "DISABLE_AUTOUPDATER", *script, cwd=workspace, env=own).out == "0\n"
+
+
+# ---- state and settings ----
+
+def test_state_outlives_a_run_and_the_hosts_own_is_not_seen(pvisor, agent, workspace, home):
+    (home / ".claude").mkdir()
+    (home / ".claude/.credentials.json").write_text("the host's login")
+    (home / ".claude/history.jsonl").write_text("the host's history")
+    agent("claude", "cd ~/.claude; ls -A; echo mine > .credentials.json.new; mv .credentials.json.new .credentials.json;"
+                    " cat .credentials.json")
+    assert pvisor("run", "--safe", "--", "claude", cwd=workspace).out == "mine\n"
+    assert pvisor("run", "--safe", "--", "claude", cwd=workspace).out == ".credentials.json\nmine\n"
+    assert (home / ".claude/.credentials.json").read_text() == "the host's login"
+    assert sorted(os.listdir(home / ".claude")) == [".credentials.json", "history.jsonl"]
+    # Another agent, and no agent, see nothing of it.
+    script = "cat ~/.claude/.credentials.json 2>/dev/null; true"
+    for profile in ("codex", "none"):
+        assert pvisor("run", "--safe", "--profile", profile, "--", "sh", "-c", script, cwd=workspace).out == ""
+    assert pvisor("run", "--safe", "--no-state", "--", "claude", cwd=workspace).out.endswith("mine\n")
+    assert pvisor("run", "--safe", "--", "claude", cwd=workspace).out == ".credentials.json\nmine\n"
+
+
+def test_without_state_nothing_is_kept(pvisor, agent, workspace, environment):
+    agent("claude", "ls -A ~/.claude 2>/dev/null; mkdir -p ~/.claude; touch ~/.claude/x")
+    for _ in range(2):
+        assert pvisor("run", "--safe", "--no-state", "--", "claude", cwd=workspace).out == ""
+    assert not (jobs.store(environment) / "agents").exists()
+
+
+def test_the_hosts_settings_are_there_and_cannot_be_changed(pvisor, agent, workspace, home):
+    """A changed one would run on the host, the next time that the agent is started there."""
+    (home / ".claude/skills/one").mkdir(parents=True)
+    (home / ".claude/settings.json").write_text('{"model": "x"}')
+    (home / ".claude/skills/one/SKILL.md").write_text("a skill")
+    agent("claude", """cd ~/.claude; cat settings.json skills/one/SKILL.md
+        echo evil 2>/dev/null > settings.json; echo evil 2>/dev/null >> settings.json
+        mv settings.json gone 2>/dev/null; rm -f settings.json 2>/dev/null
+        ( echo evil > n; mv n settings.json ) 2>/dev/null; mkdir skills/two 2>/dev/null; rm -rf skills 2>/dev/null
+        echo; cat settings.json; ls skills""")
+    out = pvisor("run", "--safe", "--", "claude", cwd=workspace).out
+    assert out == '{"model": "x"}a skill\n{"model": "x"}one\n'
+    assert (home / ".claude/settings.json").read_text() == '{"model": "x"}'
+    assert sorted(os.listdir(home / ".claude")) == ["settings.json", "skills"]
+    assert os.listdir(home / ".claude/skills") == ["one"]
+
+
+def test_what_an_earlier_run_left_at_a_settings_place_does_not_matter(pvisor, agent, workspace, home):
+    script = "cd ~/.claude; cat settings.json; ls -ld skills | cut -c1; cat /proc/self/mountinfo | grep -c ' /etc/passwd '"
+    agent("claude", "cd ~/.claude; ln -s /etc/passwd settings.json; echo x > skills; mkdir CLAUDE.md")
+    pvisor("run", "--safe", "--", "claude", cwd=workspace)
+    (home / ".claude/skills").mkdir(parents=True)
+    (home / ".claude/settings.json").write_text("{}\n")
+    (home / ".claude/CLAUDE.md").write_text("hello\n")
+    agent("claude", script)
+    assert pvisor("run", "--safe", "--", "claude", cwd=workspace, code=1).out == "{}\nd\n0\n"
+
+
+def test_no_trace_of_settings_that_are_gone(pvisor, agent, workspace, home):
+    agent("claude", "ls -A ~/.claude")
+    (home / ".claude").mkdir()
+    (home / ".claude/settings.json").write_text("{}\n")
+    assert pvisor("run", "--safe", "--", "claude", cwd=workspace).out == "settings.json\n"
+    (home / ".claude/settings.json").unlink()
+    assert pvisor("run", "--safe", "--", "claude", cwd=workspace).out == ""
+
+
+def test_a_link_to_a_credential_store_shows_nothing(pvisor, agent, workspace, home):
+    """Such a link may be an agent's work in a repository of settings."""
+    (home / ".ssh").mkdir()
+    (home / ".ssh/id").write_text("the key")
+    (home / ".claude").mkdir()
+    (home / ".claude/settings.json").symlink_to("../.ssh/id")
+    agent("claude", "cat ~/.claude/settings.json ~/.ssh/id 2>/dev/null; true")
+    assert pvisor("run", "--safe", "--", "claude", cwd=workspace).out == ""
+
+
+def test_settings_behind_links_are_found(pvisor, agent, workspace, home):
+    (home / "dotfiles/claude").mkdir(parents=True)
+    (home / "dotfiles/claude/settings.json").write_text("{}")
+    (home / ".claude").symlink_to("dotfiles/claude")
+    agent("claude", "cat ~/.claude/settings.json; echo new > ~/.claude/state; cat ~/.claude/state")
+    for _ in range(2):
+        assert pvisor("run", "--safe", "--", "claude", cwd=workspace).out == "{}new\n"
+    assert os.listdir(home / "dotfiles/claude") == ["settings.json"]
+
+
+def test_two_runs_of_an_agent_at_once_have_one_state(pv, pvisor, agent, workspace, make_workspace, environment):
+    agent("claude", "echo ready; read line; cat ~/.claude/login")
+    first = subprocess.Popen([pv, "run", "-q", "--safe", "--", "claude"], cwd=workspace, env=environment,
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert first.stdout.readline() == b"ready\n"
+        other = make_workspace(name="other")
+        pvisor("run", "--safe", "--profile", "claude", "--", "sh", "-c", "echo new > ~/.claude/x; mv ~/.claude/x ~/.claude/login",
+               cwd=other)
+        assert "a run has it" in pvisor("login", "claude", "--forget", code=1).err
+        assert first.communicate(b"\n", timeout=30)[0] == b"new\n"
+    finally:
+        first.kill()
+        first.wait()
+
+
+def test_a_staged_run_has_them_in_its_empty_home(pvisor, workspace, home):
+    (home / ".claude").mkdir()
+    (home / ".claude/settings.json").write_text("{}\n")
+    script = "cd ~; ls -A; cat .claude/settings.json; touch .claude/kept; ls .claude"
+    run = ["run", "--stage", "--profile", "claude", "--", "sh", "-c", script]
+    for _ in range(2):
+        assert pvisor(*run, cwd=workspace).out == ".claude\n{}\nkept\nsettings.json\n"
+
+
+def test_a_workspace_in_the_state_directory_is_the_workspace(pvisor, home, make_workspace):
+    workspace = make_workspace(where=home, name=".claude", files={"settings.json": "{}\n"})
+    result = pvisor("run", "--safe", "--profile", "claude", "--", "sh", "-c", "echo x > settings.json; pwd", cwd=workspace)
+    assert "not kept" in result.err and result.out == f"{workspace}\n"
+    assert (workspace / "settings.json").read_text() == "{}\n"
+
+
+def test_a_fork_has_the_agents_state_and_inspect_has_not(pvisor, agent, workspace):
+    agent("claude", "echo $CLAUDE_CONFIG_DIR; echo login > ~/.claude/login; echo x > made")
+    assert pvisor("run", "--safe", "--", "claude", cwd=workspace).out.endswith("/.claude\n")
+    script = "cat ~/.claude/login 2>/dev/null; echo ${CLAUDE_CONFIG_DIR:+set}"
+    assert pvisor("fork", "last", "--", "sh", "-c", script, cwd=workspace).out == "login\nset\n"
+    assert pvisor("inspect", "last", "--", "sh", "-c", script, cwd=workspace).out == "\n"
+
+
+def test_review_and_the_plan_show_it(pvisor, agent, workspace):
+    agent("claude")
+    plan = pvisor("run", "--safe", "--dry-run", "--", "claude", cwd=workspace).out
+    assert "api.anthropic.com:443" in plan and "/agents/claude/.claude" in plan and "CLAUDE_CONFIG_DIR" in plan
+    pvisor("run", "--safe", "--", "claude", cwd=workspace)
+    review = pvisor("review", cwd=workspace).out
+    assert "claude" in review and "api.anthropic.com:443" in review and "sandbox" in review
+
+
+# ---- logging in ----
+
+def test_a_login_fills_the_state(pvisor, agent, workspace, profile, environment):
+    profile("mine", "state: [~/.mine]\nlogin: [mine, login]\nhosts: [a.example:443]\nsettings: [~/.mine/config]\n")
+    agent("mine", "[ \"$1\" = login ] && { echo token > ~/.mine/login; pwd; ls -A; exit 3; }; cat ~/.mine/login")
+    result = pvisor("login", "mine", cwd=workspace, code=3)
+    assert "pvisor-login-" in result.out and len(result.out.split()) == 1
+    assert not os.path.exists(result.out.split()[0])
+    assert pvisor("run", "--safe", "--", "mine", cwd=workspace).out == "token\n"
+    assert "removed" in pvisor("login", "mine", "--forget").err
+    assert pvisor("run", "--safe", "--", "mine", cwd=workspace, code=1).out == ""
+    pvisor("login", "mine", "--forget")
+    assert "nothing to remove" in pvisor("login", "mine", "--forget").err
+
+
+def test_a_login_that_there_is_not(pvisor, workspace):
+    assert "ANTHROPIC_API_KEY" in pvisor("login", "aider", cwd=workspace, code=2).err
+    assert "no such profile" in pvisor("login", "no-such", cwd=workspace, code=2).err
+    assert pvisor("login", "aider", "--", "sh", "-c", "echo other", cwd=workspace).out == "other\n"
+
+
+def test_a_login_reaches_no_more_than_the_agent(world, profile, environment):
+    profile("mine", HOSTS + "state: [~/.mine]\n")
+    for host, code in (("www.example.com", 0), ("other.test", None)):
+        result = world.pvisor("login", "mine", "--", "curl", "-sS", "--max-time", "30", f"http://{host}/", code=None)
+        assert (result.code == 0) == (code == 0), result.err
