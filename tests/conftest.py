@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from lib import filesystems, outside, processes, tree
+from lib import beside, filesystems, outside, processes, tree
 from lib.terminal import Terminal
 
 TOP = Path(__file__).resolve().parent.parent
@@ -293,6 +293,20 @@ def terminal(environment, temporary):
     yield start
     for each in opened:
         each.close()
+
+
+@pytest.fixture
+def background(pv, environment, workspace, temporary):
+    """background(*args of run, cwd=workspace) -> a lib.beside.Job that runs, ended with the test."""
+    started = []
+
+    def start(*args, cwd=None):
+        started.append(beside.Job(pv, args, cwd or workspace, environment, temporary / f"job-{len(started)}.log"))
+        return started[-1]
+
+    yield start
+    for job in started:
+        job.end()
 
 
 # ---- a network ----

@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include "base/err.h"
 #include "base/path.h"
@@ -98,6 +99,36 @@ void pv_boundary_watch_remove(struct pv_boundary *b, struct pv_boundary_watch *w
 
 /* Sends a signal to the command as kill(2) of the supervisor would have; one that ends is noted as told to end. */
 void pv_boundary_signal(struct pv_boundary *b, int sig);
+
+/* A further command in the same boundary. */
+struct pv_boundary_exec {
+        char *const *argv;
+        const char *cwd;     /* where it starts if the view has it, else where the job's own command did; or NULL */
+        const char *term;    /* TERM for it; NULL: the job's */
+        int stdio[3];        /* borrowed; -1: of a terminal that is made inside (with `terminal`) */
+        bool terminal;       /* make one: its controlling terminal, which the view's /dev/pts has */
+        struct winsize size; /* of that */
+};
+struct pv_boundary_exec_events {
+        /*
+         * It was exec'd: failure is NULL, terminal the master of its terminal (the callee's from now on) or -1. Else
+         * what went wrong, as pv_boundary_start() would have said it; nothing follows then.
+         */
+        void (*started)(void *ctx, int terminal, const struct pv_err *failure);
+        void (*ended)(void *ctx, int status); /* of wait(2) */
+};
+#define PV_BOUNDARY_EXECS 32 /* at a time */
+/*
+ * Joins the running boundary: same view, limits, walls, network and environment; every wall is raised anew for it, by
+ * the launcher's own road, and probed. It dies with the job. events (static) are called within pv_boundary_wait(), none
+ * when the job ends before. *number names it.
+ */
+int pv_boundary_exec(struct pv_boundary *b, const struct pv_boundary_exec *x,
+                     const struct pv_boundary_exec_events *events, void *ctx, unsigned *number, struct pv_err *err);
+/* To its process group. */
+void pv_boundary_exec_signal(struct pv_boundary *b, unsigned number, int sig);
+/* No more events of it. */
+void pv_boundary_exec_forget(struct pv_boundary *b, unsigned number);
 
 struct pv_boundary_frozen {
         unsigned threads; /* that stand still */

@@ -176,6 +176,12 @@ void pv_canary_forget(struct pv_canary *c)
                 pv_fd_closep(outside[i]);
 }
 
+void pv_canary_clear(struct pv_canary *c)
+{
+        c->dir_fd = c->supervisor_fd = c->socket = c->fifo = c->abstract_socket = -1;
+        c->tcp4_socket = c->tcp6_socket = c->udp4_socket = c->udp6_socket = -1;
+}
+
 void pv_canary_close(struct pv_canary *c)
 {
         pv_canary_forget(c);

@@ -48,6 +48,9 @@ int pv_canary_open(struct pv_canary *c, enum pv_canary_kinds kinds, const char *
 /* Closes and removes. Idempotent. Called by the supervisor when the probes have reported. */
 void pv_canary_close(struct pv_canary *c);
 
+/* Sets all descriptors to -1 without closing any: those of a copy are another process's. */
+void pv_canary_clear(struct pv_canary *c);
+
 /* In the sandbox, right after the fork: closes the descriptors that it must not have. */
 void pv_canary_forget(struct pv_canary *c);
 

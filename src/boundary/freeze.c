@@ -67,8 +67,9 @@ struct thread {
 };
 
 struct freezer {
-        pid_t init, spare;
-        int proc; /* /proc */
+        pid_t init;
+        const pid_t *spared; /* 0 ends */
+        int proc;            /* /proc */
         int signals;
         struct thread *table; /* open addressing; size is a power of two */
         size_t size, n;
@@ -244,13 +245,21 @@ static void look_at(struct freezer *f, pid_t process, struct pids *out)
         }
 }
 
+static bool is_spared(const struct freezer *f, pid_t process)
+{
+        for (const pid_t *p = f->spared; *p; p++)
+                if (*p == process)
+                        return true;
+        return false;
+}
+
 static void look(struct freezer *f)
 {
         __attribute__((cleanup(pids_fini))) struct pids list = { 0 };
         f->found = false;
         pids_add(&list, f->init);
         for (size_t i = 0; i < list.n && f->n < THREADS_MAX; i++)
-                if (list.v[i] != f->spare)
+                if (!is_spared(f, list.v[i]))
                         look_at(f, list.v[i], &list);
 }
 
@@ -385,11 +394,11 @@ static void hold_until_closed(struct freezer *f, int channel)
         }
 }
 
-void pv_freezer_main(pid_t init, pid_t spare, unsigned timeout_ms, int channel)
+void pv_freezer_main(pid_t init, const pid_t *spared, unsigned timeout_ms, int channel)
 {
         struct freezer f = {
                 .init = init,
-                .spare = spare,
+                .spared = spared,
                 .deadline_ms = pv_clock_monotonic_ms() + timeout_ms,
         };
         struct pv_freezer_report report = { .failure = PV_ERR_INIT };

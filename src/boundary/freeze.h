@@ -15,10 +15,10 @@ struct pv_freezer_report {
 };
 
 /*
- * A process of its own that stops all descendants of init but `spare` (0: none) and what comes of that, and holds them
+ * A process of its own that stops all descendants of init but those `spared` (0 ends) and what comes of them, and holds them
  * until channel is closed or it dies. Reports once; gives up after timeout_ms, with nothing stopped. Must: be forked
  * from the supervisor; all signals may be blocked. Does not return.
  */
-_Noreturn void pv_freezer_main(pid_t init, pid_t spare, unsigned timeout_ms, int channel);
+_Noreturn void pv_freezer_main(pid_t init, const pid_t *spared, unsigned timeout_ms, int channel);
 
 #endif

@@ -8,6 +8,7 @@
 #include "base/fd.h"
 #include "base/str.h"
 #include "base/syscall.h"
+#include "boundary/exec.h"
 #include "boundary/freeze.h"
 #include "boundary/running.h"
 
@@ -19,14 +20,12 @@ struct pv_freezer {
         void *ctx;
 };
 
-/* The helper as this process sees it: a pidfd names it in another namespace, its number does not. */
-static pid_t helper_pid(const struct pv_boundary *b)
+/* The process as this one sees it: a pidfd names it in another namespace, its number there does not. 0: it is dead. */
+static pid_t pid_of(int pidfd)
 {
         char path[64], text[512];
         int pid = 0;
-        if (b->helper < 0)
-                return 0;
-        (void)snprintf(path, sizeof path, "/proc/self/fdinfo/%d", b->helper);
+        (void)snprintf(path, sizeof path, "/proc/self/fdinfo/%d", pidfd);
         pv_auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
         ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
         if (n <= 0)
@@ -34,6 +33,18 @@ static pid_t helper_pid(const struct pv_boundary *b)
         text[n] = '\0';
         const char *line = strstr(text, "\nPid:");
         return line && sscanf(line, "\nPid: %d", &pid) == 1 && pid > 0 ? pid : 0; /* -1: it is dead */
+}
+
+void pv_boundary_add_helper(struct pv_boundary *b, int pidfd)
+{
+        for (size_t i = 0; i < PV_BOUNDARY_HELPERS; i++) {
+                if (b->helper[i] >= 0 && pid_of(b->helper[i]))
+                        continue;
+                pv_fd_closep(&b->helper[i]);
+                b->helper[i] = pidfd;
+                return;
+        }
+        pv_fd_closep(&pidfd); /* it stands still with the others, then */
 }
 
 static void channel_ready(struct pv_boundary_watch *w, short revents)
@@ -62,19 +73,26 @@ static void channel_ready(struct pv_boundary_watch *w, short revents)
                 done(ctx, &frozen, NULL);
 }
 
-_Noreturn static void become_freezer(const struct pv_boundary *b, pid_t spare, unsigned timeout_ms, int channel)
+_Noreturn static void become_freezer(const struct pv_boundary *b, unsigned timeout_ms, int channel)
 {
+        pid_t spared[PV_BOUNDARY_HELPERS + 1];
+        size_t n = 0;
+        for (size_t i = 0; i < PV_BOUNDARY_HELPERS; i++) {
+                pid_t pid = b->helper[i] >= 0 ? pid_of(b->helper[i]) : 0;
+                if (pid)
+                        spared[n++] = pid;
+        }
+        spared[n] = 0;
         /* Nothing but the channel: the supervisor's end of it, were it held here, would hide the supervisor's death. */
         if (dup3(channel, 0, O_CLOEXEC) < 0 || pv_sys_close_range(1, ~0U, 0) < 0)
                 _exit(1);
-        pv_freezer_main(b->init, spare, timeout_ms, 0);
+        pv_freezer_main(b->init, spared, timeout_ms, 0);
 }
 
 int pv_boundary_freeze(struct pv_boundary *b, unsigned timeout_ms, pv_boundary_frozen_fn *done, void *ctx,
                        struct pv_err *err)
 {
         int pair[2];
-        pid_t spare = helper_pid(b);
         if (b->freezer)
                 return pv_err_set(err, PV_ERR_BUSY, 0, "the job is frozen already, by somebody else");
         if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
@@ -85,7 +103,7 @@ int pv_boundary_freeze(struct pv_boundary *b, unsigned timeout_ms, pv_boundary_f
         if (pid < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "freeze the job");
         if (pid == 0)
-                become_freezer(b, spare, timeout_ms, theirs);
+                become_freezer(b, timeout_ms, theirs);
         struct pv_freezer *z = pv_calloc(1, sizeof *z);
         z->watch = (struct pv_boundary_watch){ .fd = pv_fd_steal(&own), .events = POLLIN, .ready = channel_ready };
         z->b = b;
@@ -111,4 +129,5 @@ void pv_boundary_thaw(struct pv_boundary *b)
                 ;
         b->freezer = NULL;
         free(z);
+        pv_exec_thawed(b);
 }

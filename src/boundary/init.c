@@ -13,6 +13,9 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "base/fd.h"
+#include "boundary/exec.h"
+#include "boundary/launch.h"
 #include "boundary/report.h"
 
 int pv_init_die_with_parent(int control)
@@ -65,31 +68,123 @@ _Noreturn static void finish(const struct pv_init *init, int code)
 }
 
 /*
- * Reaps whatever ended; returns when nothing is left to reap, or does not return when it was the command. *listener
- * becomes ours to answer when it was the rename helper.
+ * The command and those that came after it. A place stays taken as long as a process of its command's filter may be
+ * there: the rename helper, and the listener when the helper has died, serve also what a command left behind.
  */
-static void reap(const struct pv_init *init, int *listener)
+struct place {
+        unsigned number; /* 0: the first command */
+        pid_t pid;       /* 0: it has ended */
+        struct pv_rename rename;
+        bool helped; /* a helper may live */
+};
+
+/* The first command's, and as many as the supervisor lets be at a time, and as many again that left something. */
+#define PLACES (1 + 2 * PV_BOUNDARY_EXECS)
+
+struct state {
+        const struct pv_init *init;
+        struct place place[PLACES];
+        struct pollfd poll[2 + PLACES]; /* signals, control, each place's listener */
+};
+enum { POLL_SIGNALS, POLL_CONTROL, POLL_LISTENERS };
+
+static bool is_free(const struct state *s, size_t i)
 {
-        int status;
-        pid_t pid;
-        while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0) {
-                if (init->rename && pv_rename_reaped(init->rename, pid))
-                        *listener = pv_rename_take_over(init->rename);
-                if (pid != init->command)
-                        continue;
-                if (WIFSTOPPED(status)) {
-                        (void)pv_message_send(init->control, PV_MESSAGE_STOPPED, WSTOPSIG(status));
-                        continue;
+        return s->place[i].pid == 0 && !s->place[i].helped && s->poll[POLL_LISTENERS + i].fd < 0;
+}
+
+static void ended(struct state *s, struct place *p, int status)
+{
+        const struct pv_init *init = s->init;
+        p->pid = 0;
+        if (p->number) {
+                if (p->helped && !pv_rename_has_helper(&p->rename)) { /* it did not come so far */
+                        p->helped = false;
+                        pv_rename_fini(&p->rename);
                 }
-                (void)pv_message_send(init->control, PV_MESSAGE_ENDED, status);
-                finish(init, 0);
+                (void)pv_message_send_about(init->control, PV_MESSAGE_EXEC_ENDED, p->number, status);
+                return;
+        }
+        (void)pv_message_send(init->control, PV_MESSAGE_ENDED, status);
+        finish(init, 0);
+}
+
+static void reaped(struct state *s, pid_t pid, int status)
+{
+        for (size_t i = 0; i < PLACES; i++) {
+                struct place *p = &s->place[i];
+                if (p->helped && pv_rename_reaped(&p->rename, pid)) {
+                        p->helped = false;
+                        s->poll[POLL_LISTENERS + i].fd = pv_rename_take_over(&p->rename);
+                        pv_rename_fini(&p->rename);
+                }
+                if (pid != p->pid)
+                        continue;
+                if (!WIFSTOPPED(status))
+                        ended(s, p, status);
+                else if (p->number == 0)
+                        (void)pv_message_send(s->init->control, PV_MESSAGE_STOPPED, WSTOPSIG(status));
         }
 }
 
-static void obey(const struct pv_init *init)
+/* Whatever ended; does not return when it was the command. */
+static void reap(struct state *s)
 {
+        int status;
+        pid_t pid;
+        while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0)
+                reaped(s, pid, status);
+}
+
+/* -1: sent as the report of a launcher that is not started. */
+static int start(struct state *s, size_t i, unsigned number, int *fds, struct pv_err *err)
+{
+        struct pv_launch *l = s->init->launch;
+        struct place *p = &s->place[i];
+        p->rename = (struct pv_rename)PV_RENAME_INIT;
+        if (l->renames && pv_rename_prepare(&p->rename, err) < 0)
+                return -1;
+        pid_t pid = fork();
+        if (pid == 0) {
+                l->rename = p->rename;
+                pv_launcher_exec(l, s->init->userns, fds);
+        }
+        if (pid < 0) {
+                pv_rename_fini(&p->rename);
+                return pv_err_set(err, PV_ERR_SYS, errno, "exec: start a process");
+        }
+        p->number = number;
+        p->pid = pid;
+        p->helped = l->renames;
+        pv_fd_closep(&p->rename.to_init[0]);
+        return 0;
+}
+
+static void exec_another(struct state *s, unsigned number, int *fds)
+{
+        struct pv_err err = PV_ERR_INIT;
+        size_t i = 1;
+        while (i < PLACES && !is_free(s, i))
+                i++;
+        if (i == PLACES)
+                (void)pv_err_set(&err, PV_ERR_BUSY, 0, "exec: too many commands have left processes in the job");
+        if (i == PLACES || start(s, i, number, fds, &err) < 0)
+                pv_report_error(fds[PV_EXEC_REPORT], &err);
+}
+
+static void signal_another(const struct state *s, unsigned number, int sig)
+{
+        for (size_t i = 1; i < PLACES; i++)
+                if (s->place[i].number == number && s->place[i].pid > 0 && kill(-s->place[i].pid, sig) < 0)
+                        (void)kill(s->place[i].pid, sig); /* it leads no group yet */
+}
+
+static void obey(struct state *s)
+{
+        const struct pv_init *init = s->init;
         struct pv_message c;
-        int r = pv_message_receive(init->control, &c, MSG_DONTWAIT);
+        int fds[PV_MESSAGE_FDS];
+        int r = pv_message_receive_fds(init->control, &c, fds, MSG_DONTWAIT);
         if (r == 0) {
                 (void)kill(init->command, SIGKILL);
                 finish(init, 1);
@@ -109,30 +204,52 @@ static void obey(const struct pv_init *init)
                 if (kill(-init->command, c.value) < 0)
                         (void)kill(init->command, c.value);
                 break;
+        case PV_MESSAGE_EXEC:
+                exec_another(s, c.number, fds);
+                break;
+        case PV_MESSAGE_EXEC_SIGNAL:
+                signal_another(s, c.number, c.value);
+                break;
         default:
                 break;
         }
+        for (size_t i = 0; i < PV_MESSAGE_FDS; i++)
+                pv_fd_closep(&fds[i]);
 }
 
-void pv_init_run(const struct pv_init *init)
+static void state_init(struct state *s, const struct pv_init *init)
 {
         sigset_t chld;
         sigemptyset(&chld);
         sigaddset(&chld, SIGCHLD);
-        int sfd = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
-        struct pollfd p[3] = { { .fd = sfd, .events = POLLIN },
-                               { .fd = init->control, .events = POLLIN },
-                               { .fd = -1, .events = POLLIN } };
+        s->init = init;
+        s->place[0].pid = init->command;
+        for (size_t i = 0; i < POLL_LISTENERS + PLACES; i++)
+                s->poll[i] = (struct pollfd){ .fd = -1, .events = POLLIN };
+        if (init->rename) {
+                s->place[0].rename = *init->rename;
+                s->place[0].helped = init->rename->shared;
+        }
+        s->poll[POLL_SIGNALS].fd = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
+        s->poll[POLL_CONTROL].fd = init->control;
+}
+
+void pv_init_run(const struct pv_init *init)
+{
+        static struct state s;
+        state_init(&s, init);
+        const int sfd = s.poll[POLL_SIGNALS].fd;
         for (;;) {
-                reap(init, &p[2].fd); /* first: the command may have ended before the descriptor was there */
-                if (poll(p, 3, sfd < 0 ? 10 : -1) < 0 && errno != EINTR)
+                reap(&s); /* first: the command may have ended before the descriptor was there */
+                if (poll(s.poll, POLL_LISTENERS + PLACES, sfd < 0 ? 10 : -1) < 0 && errno != EINTR)
                         finish(init, 1);
                 struct signalfd_siginfo si;
                 while (sfd >= 0 && read(sfd, &si, sizeof si) > 0)
                         ;
-                if (p[1].revents)
-                        obey(init);
-                if (p[2].fd >= 0 && p[2].revents && !pv_rename_continue(p[2].fd))
-                        p[2].fd = -1;
+                if (s.poll[POLL_CONTROL].revents)
+                        obey(&s);
+                for (size_t i = POLL_LISTENERS; i < POLL_LISTENERS + PLACES; i++)
+                        if (s.poll[i].fd >= 0 && s.poll[i].revents && !pv_rename_continue(s.poll[i].fd))
+                                pv_fd_closep(&s.poll[i].fd);
         }
 }

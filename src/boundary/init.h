@@ -11,12 +11,16 @@
 #include <sys/types.h>
 #include "boundary/rename.h"
 
+struct pv_launch;
+
 struct pv_init {
         pid_t command; /* as init sees it; leads its own process group */
         int control;   /* report.h */
         int tty;       /* the person's terminal, or -1 */
+        int userns;    /* the command's user namespace, for further commands; -1: init's own */
         bool is_pid1;
         struct pv_rename *rename; /* NULL or unprepared: no helper to look after */
+        struct pv_launch *launch; /* how the command was launched; further ones are by the same */
 };
 
 /* Runs until the command has ended or the supervisor is gone. Must: all signals be blocked. Does not return. */

@@ -59,6 +59,7 @@
 #include <sys/wait.h>
 #include "base/clock.h"
 #include "base/syscall.h"
+#include "boundary/exec.h"
 #include "boundary/mountinfo.h"
 #include "boundary/report.h"
 #include "boundary/root.h"
@@ -132,10 +133,13 @@ static int open_canary_paths(struct pv_launch *l, unsigned kinds, struct pv_err 
         struct pv_err full = PV_ERR_INIT;
         struct statfs fs;
         if (statfs(memory, &fs) == 0 && fs.f_type == TMPFS_MAGIC && !is_shown(&l->view, memory) &&
-            pv_canary_open(&l->canary, kinds, memory, &full) == 0)
+            pv_canary_open(&l->canary, kinds, memory, &full) == 0) {
+                l->b->canary_parent = pv_strdup(memory);
                 return 0;
+        }
         if (mkdir(own, 0700) < 0 && errno != EEXIST)
                 return pv_err_set(err, PV_ERR_SYS, errno, "make directory %s", own);
+        l->b->canary_parent = pv_strdup(own);
         return pv_canary_open(&l->canary, kinds, own, err);
 }
 
@@ -147,8 +151,12 @@ static int open_canaries(struct pv_launch *l, struct pv_err *err)
                 return 0;
         if (l->namespaces & CLONE_NEWNET)
                 kinds |= PV_CANARY_ABSTRACT | PV_CANARY_NETWORK;
-        if (l->view.base == PV_VIEW_NEW_ROOT && s->scratch)
-                return open_canary_paths(l, kinds | PV_CANARY_PATHS | PV_CANARY_ABSTRACT, err);
+        l->b->canary_kinds = kinds & PV_CANARY_ABSTRACT;
+        if (l->view.base == PV_VIEW_NEW_ROOT && s->scratch) {
+                kinds |= PV_CANARY_PATHS | PV_CANARY_ABSTRACT;
+                l->b->canary_kinds = kinds & ~(unsigned)PV_CANARY_NETWORK;
+                return open_canary_paths(l, kinds, err);
+        }
         return pv_canary_open(&l->canary, kinds, NULL, err);
 }
 
@@ -257,7 +265,7 @@ static int await_exec(struct pv_launch *l, struct pv_err *err)
                 .views = b->views,
                 .n_views = b->n_views,
                 .net = b->net,
-                .helper = &b->helper,
+                .helper = &b->helper[0],
         };
         if (pv_report_collect(l->report[0], &sink, err) < 0) {
                 if (err->kind == PV_ERR_UNSUPPORTED && err->sys == EPERM && !err->hint[0])
@@ -274,7 +282,9 @@ static struct pv_boundary *new_boundary(const struct pv_boundary_spec *spec)
         sigset_t set;
         pv_supervise_signals(&set);
         (void)sigprocmask(SIG_BLOCK, &set, &b->old_mask);
-        b->init_pidfd = b->control = b->tty.fd = b->helper = -1;
+        b->init_pidfd = b->control = b->tty.fd = -1;
+        for (size_t i = 0; i < PV_BOUNDARY_HELPERS; i++)
+                b->helper[i] = -1;
         b->timeout_ms = spec->plan->limits.timeout_ms;
         for (size_t i = 0; i < PV_BOUNDARY_NET_FDS; i++)
                 b->net[i] = -1;
@@ -352,6 +362,7 @@ void pv_boundary_free(struct pv_boundary *b)
         if (!b)
                 return;
         pv_boundary_thaw(b);
+        pv_exec_fini(b);
         if (b->ambient)
                 end_ambient(b);
         pv_pid_killp(&b->init);
@@ -360,7 +371,9 @@ void pv_boundary_free(struct pv_boundary *b)
         pv_tty_close(&b->tty);
         pv_fd_closep(&b->init_pidfd);
         pv_fd_closep(&b->control);
-        pv_fd_closep(&b->helper);
+        for (size_t i = 0; i < PV_BOUNDARY_HELPERS; i++)
+                pv_fd_closep(&b->helper[i]);
+        free(b->canary_parent);
         for (size_t i = 0; i < PV_BOUNDARY_NET_FDS; i++)
                 pv_fd_closep(&b->net[i]);
         for (size_t i = 0; i < b->n_views; i++)

@@ -32,6 +32,7 @@ struct pv_launch {
         int share;                                /* of pv_mounts_out */
         struct pv_boundary_network_words network; /* how the network namespace is furnished; "" when it is empty */
         uint64_t pid_max;
+        bool further; /* the launcher of another command, in a sandbox that runs (exec.h) */
 };
 
 /* fork(2) with CLONE_NEW* flags and, where pidfd is not NULL, a pidfd. */
@@ -45,6 +46,12 @@ _Noreturn void pv_sandbox_main(struct pv_launch *l);
  * ids are mapped, confines itself and executes the command; on failure reports and exits.
  */
 _Noreturn void pv_launcher_main(struct pv_launch *l, int go);
+
+/*
+ * In a child of pid 1: the launcher of a further command. userns: the inner one (-1 in an ambient run). fds: the order and
+ * what came with it, exec.h. l->rename is prepared where l->renames is set.
+ */
+_Noreturn void pv_launcher_exec(struct pv_launch *l, int userns, int *fds);
 
 /* May the command make user namespaces of its own? Not in a sandbox, unless it was asked for. */
 bool pv_launch_allows_userns(const struct pv_plan *plan);

@@ -120,8 +120,10 @@ static int check_required(const struct pv_launch *l, struct pv_err *err)
                                 if (o->probes[k].outcome == PV_OUTCOME_SUCCEEDED)
                                         return got_through(o, &o->probes[k], err);
                 }
-                return pv_err_set(err, PV_ERR_UNSUPPORTED, 0, "%s cannot be enforced here",
-                                  pv_dimension_name((enum pv_dimension)d));
+                /* Of a further command's controls some were probed by the first and are not again. */
+                if (!l->further)
+                        return pv_err_set(err, PV_ERR_UNSUPPORTED, 0, "%s cannot be enforced here",
+                                          pv_dimension_name((enum pv_dimension)d));
         }
         return 0;
 }
@@ -147,7 +149,7 @@ static int become_command(struct pv_launch *l, int go, struct pv_err *err)
                 return pv_err_set(err, PV_ERR_SYS, 0, "the sandbox's init died");
         if (!l->namespaces && prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "tie the command to its init");
-        if (pv_tty_lead_group(&l->b->tty) < 0)
+        if (!l->further && pv_tty_lead_group(&l->b->tty) < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "make a process group");
         if (place_stdio(l->spec->stdio, err) < 0)
                 return -1;

@@ -79,6 +79,17 @@ int pv_rename_prepare(struct pv_rename *r, struct pv_err *err)
         return 0;
 }
 
+void pv_rename_fini(struct pv_rename *r)
+{
+        if (r->shared)
+                (void)munmap(r->shared, sizeof *r->shared);
+        for (int i = 0; i < 2; i++) {
+                pv_fd_closep(&r->to_init[i]);
+                pv_fd_closep(&r->to_helper[i]);
+        }
+        *r = (struct pv_rename)PV_RENAME_INIT;
+}
+
 static int send_fd(int channel, int fd)
 {
         char byte = 0;
@@ -191,6 +202,11 @@ int pv_rename_hand_over(struct pv_rename *r, int listener, struct pv_err *err)
         pv_fd_closep(&r->to_init[0]);
         pv_fd_closep(&r->to_init[1]);
         return failed ? -1 : 0;
+}
+
+bool pv_rename_has_helper(const struct pv_rename *r)
+{
+        return r->shared && r->shared->helper > 0;
 }
 
 bool pv_rename_reaped(const struct pv_rename *r, pid_t pid)

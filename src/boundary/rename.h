@@ -31,6 +31,9 @@ struct pv_rename {
 
 int pv_rename_prepare(struct pv_rename *r, struct pv_err *err);
 
+/* In pid 1: lets go of what was prepared, when the helper is gone or never was. */
+void pv_rename_fini(struct pv_rename *r);
+
 /*
  * Forks the helper as a child of pid 1 (CLONE_PARENT), so that the workload has no child that it does not know. It
  * keeps the launcher's ids and Landlock domain and the capabilities that the workload will have (`keep`), cannot be
@@ -46,6 +49,9 @@ int pv_rename_open_helper(const struct pv_rename *r);
  * helper ends. Closes the launcher's ends.
  */
 int pv_rename_hand_over(struct pv_rename *r, int listener, struct pv_err *err);
+
+/* Was one ever forked? */
+bool pv_rename_has_helper(const struct pv_rename *r);
 
 /* Was the reaped child of pid 1 the helper? False for a zeroed or unprepared r too. */
 bool pv_rename_reaped(const struct pv_rename *r, pid_t pid);

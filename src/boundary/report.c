@@ -7,7 +7,7 @@
 #include "base/str.h"
 #include "boundary/boundary.h"
 
-enum kind { REPORT_OBSERVATIONS = 1, REPORT_ERROR, REPORT_VIEW, REPORT_NET, REPORT_HELPER };
+enum kind { REPORT_OBSERVATIONS = 1, REPORT_ERROR, REPORT_VIEW, REPORT_NET, REPORT_HELPER, REPORT_TERMINAL };
 
 struct head {
         int kind;
@@ -68,6 +68,11 @@ void pv_report_helper(int fd, int pidfd)
         send_parts(fd, (struct head){ .kind = REPORT_HELPER }, NULL, 0, pidfd);
 }
 
+void pv_report_terminal(int fd, int master)
+{
+        send_parts(fd, (struct head){ .kind = REPORT_TERMINAL }, NULL, 0, master);
+}
+
 union body {
         struct pv_observation observations[OBSERVATIONS_A_MESSAGE];
         struct pv_err failure;
@@ -83,7 +88,7 @@ static int passed_fd(struct msghdr *msg)
 }
 
 /* 1: a message; 0: the end; -1: error. */
-static ssize_t receive(int fd, struct head *head, union body *body, int *passed)
+static ssize_t receive(int fd, struct head *head, union body *body, int flags, int *passed)
 {
         struct iovec iov[2] = { { head, sizeof *head }, { body, sizeof *body } };
         union {
@@ -97,7 +102,7 @@ static ssize_t receive(int fd, struct head *head, union body *body, int *passed)
                 .msg_controllen = sizeof anc.buf,
         };
         ssize_t n;
-        while ((n = recvmsg(fd, &msg, MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR)
+        while ((n = recvmsg(fd, &msg, flags | MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR)
                 ;
         *passed = n > 0 ? passed_fd(&msg) : -1;
         return n;
@@ -120,7 +125,7 @@ static int *place_of(const struct pv_report_sink *sink, const struct head *head)
                 return &sink->views[head->index];
         if (head->kind == REPORT_NET && sink->net && head->index < PV_BOUNDARY_NET_FDS)
                 return &sink->net[head->index];
-        return head->kind == REPORT_HELPER ? sink->helper : NULL;
+        return head->kind == REPORT_HELPER ? sink->helper : head->kind == REPORT_TERMINAL ? sink->terminal : NULL;
 }
 
 static void take(const struct pv_report_sink *sink, const struct head *head, const union body *body, size_t len,
@@ -137,34 +142,91 @@ static void take(const struct pv_report_sink *sink, const struct head *head, con
         }
 }
 
-int pv_report_collect(int fd, const struct pv_report_sink *sink, struct pv_err *err)
+int pv_report_take(int fd, const struct pv_report_sink *sink, int flags, struct pv_err *failure)
 {
         struct head head;
-        struct pv_err failure = PV_ERR_INIT;
         pv_auto_free union body *body = pv_calloc(1, sizeof *body);
-        for (;;) {
-                pv_auto_fd passed = -1;
-                ssize_t n = receive(fd, &head, body, &passed);
-                if (n < 0)
-                        return pv_err_set(err, PV_ERR_SYS, errno, "read the launcher's report");
-                if (n == 0)
-                        break;
-                if ((size_t)n >= sizeof head)
-                        take(sink, &head, body, (size_t)n - sizeof head, &passed, &failure);
-        }
+        pv_auto_fd passed = -1;
+        ssize_t n = receive(fd, &head, body, flags, &passed);
+        if (n <= 0)
+                return (int)n;
+        if ((size_t)n >= sizeof head)
+                take(sink, &head, body, (size_t)n - sizeof head, &passed, failure);
+        return 1;
+}
+
+int pv_report_collect(int fd, const struct pv_report_sink *sink, struct pv_err *err)
+{
+        struct pv_err failure = PV_ERR_INIT;
+        int r;
+        while ((r = pv_report_take(fd, sink, 0, &failure)) > 0)
+                ;
+        if (r < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "read the launcher's report");
         if (failure.kind == PV_ERR_NONE)
                 return 0;
         *err = failure;
         return -1;
 }
 
+int pv_message_send_about(int fd, int kind, unsigned number, int value)
+{
+        const struct pv_message c = { kind, value, number };
+        return pv_message_send_fds(fd, &c, NULL, 0);
+}
+
 int pv_message_send(int fd, int kind, int value)
 {
-        struct pv_message c = { kind, value };
-        ssize_t n;
-        while ((n = send(fd, &c, sizeof c, MSG_NOSIGNAL)) < 0 && errno == EINTR)
+        return pv_message_send_about(fd, kind, 0, value);
+}
+
+union message_fds {
+        struct cmsghdr align;
+        char buf[CMSG_SPACE(sizeof(int) * PV_MESSAGE_FDS)];
+};
+
+int pv_message_send_fds(int fd, const struct pv_message *m, const int *fds, size_t n)
+{
+        union message_fds anc = { 0 };
+        struct iovec iov = { (void *)m, sizeof *m };
+        struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+        ssize_t sent;
+        if (n > 0 && n <= PV_MESSAGE_FDS) {
+                msg.msg_control = anc.buf;
+                msg.msg_controllen = CMSG_SPACE(sizeof *fds * n);
+                struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+                c->cmsg_level = SOL_SOCKET;
+                c->cmsg_type = SCM_RIGHTS;
+                c->cmsg_len = CMSG_LEN(sizeof *fds * n);
+                memcpy(CMSG_DATA(c), fds, sizeof *fds * n);
+        }
+        while ((sent = sendmsg(fd, &msg, MSG_NOSIGNAL)) < 0 && errno == EINTR)
                 ;
-        return n == sizeof c ? 0 : -1;
+        return sent == sizeof *m ? 0 : -1;
+}
+
+int pv_message_receive_fds(int fd, struct pv_message *out, int *got, int flags)
+{
+        struct pv_message m;
+        union message_fds anc;
+        struct iovec iov = { &m, sizeof m };
+        struct msghdr msg = {
+                .msg_iov = &iov, .msg_iovlen = 1, .msg_control = anc.buf, .msg_controllen = sizeof anc.buf
+        };
+        ssize_t n;
+        for (size_t i = 0; i < PV_MESSAGE_FDS; i++)
+                got[i] = -1;
+        while ((n = recvmsg(fd, &msg, flags | MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR)
+                ;
+        if (n == 0 || (n < 0 && errno == ECONNRESET))
+                return 0;
+        struct cmsghdr *c = n > 0 ? CMSG_FIRSTHDR(&msg) : NULL;
+        if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
+                memcpy(got, CMSG_DATA(c), c->cmsg_len - CMSG_LEN(0));
+        if (n != sizeof m)
+                return -1;
+        *out = m;
+        return 1;
 }
 
 int pv_message_receive(int fd, struct pv_message *out, int flags)

@@ -21,7 +21,8 @@ void pv_report_observations(int fd, const struct pv_observations *obs);
 void pv_report_error(int fd, const struct pv_err *failure);
 void pv_report_view(int fd, size_t index, int view);
 void pv_report_net(int fd, size_t index, int net);
-void pv_report_helper(int fd, int pidfd); /* of the rename helper */
+void pv_report_helper(int fd, int pidfd);    /* of the rename helper */
+void pv_report_terminal(int fd, int master); /* of the terminal that was made for the command */
 
 /* Where what arrives goes; descriptors are -1 before. NULL: it is not expected, and closed. */
 struct pv_report_sink {
@@ -29,8 +30,14 @@ struct pv_report_sink {
         int *views; /* n_views of them */
         size_t n_views;
         int *net; /* PV_BOUNDARY_NET_FDS of them: what the network namespace holds */
-        int *helper;
+        int *helper, *terminal;
 };
+
+/*
+ * One message; flags of recv(2). 1: got one; 0: the end; -1: nothing there now, or errno. The first error that is
+ * reported is kept in *failure (INIT before).
+ */
+int pv_report_take(int fd, const struct pv_report_sink *sink, int flags, struct pv_err *failure);
 
 /*
  * Reads until the end. Returns 0 when it came without an error: the command was exec'd, or the sender died - the caller
@@ -45,13 +52,23 @@ enum pv_message_kind {
         PV_MESSAGE_FOREGROUND,   /* to pid 1: give the command's group the terminal and let it go on */
         PV_MESSAGE_STOPPED,      /* from pid 1: by signal `value` */
         PV_MESSAGE_ENDED,        /* from pid 1: wait status `value` */
+        PV_MESSAGE_EXEC,         /* to pid 1: another command, exec.h; descriptors come with it */
+        PV_MESSAGE_EXEC_SIGNAL,  /* to pid 1: send signal `value` to the group of command `number` */
+        PV_MESSAGE_EXEC_ENDED,   /* from pid 1: wait status `value` of command `number` */
 };
 
 struct pv_message {
         int kind, value;
+        unsigned number; /* of another command than the first */
 };
 
 int pv_message_send(int fd, int kind, int value);
+int pv_message_send_about(int fd, int kind, unsigned number, int value);
+/* The same with n descriptors, of which the kernel takes at most PV_MESSAGE_FDS. */
+#define PV_MESSAGE_FDS 8
+int pv_message_send_fds(int fd, const struct pv_message *m, const int *fds, size_t n);
+/* As pv_message_receive(); got: PV_MESSAGE_FDS places, -1 where none came; the caller's. */
+int pv_message_receive_fds(int fd, struct pv_message *out, int *got, int flags);
 /* 1: got one; 0: the other side is gone; -1: nothing there now, or errno. */
 int pv_message_receive(int fd, struct pv_message *out, int flags);
 

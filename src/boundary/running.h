@@ -10,6 +10,9 @@
 #include "boundary/cgroup.h"
 #include "boundary/tty.h"
 
+/* One a command; those of commands that left something behind live on. */
+#define PV_BOUNDARY_HELPERS 64
+
 struct pv_boundary {
         pid_t init; /* host pid of the sandbox's init; 0 once reaped */
         int init_pidfd;
@@ -24,10 +27,18 @@ struct pv_boundary {
         size_t n_views;
         struct pv_boundary_watch *watches[PV_BOUNDARY_WATCHES]; /* NULL: a free place */
         size_t n_watches;                                       /* places used or freed */
-        int helper;                                             /* pidfd of the rename helper, or -1 */
+        int helper[PV_BOUNDARY_HELPERS];                        /* pidfds of the rename helpers, or -1 */
+        struct pv_exec *exec[PV_BOUNDARY_EXECS];                /* further commands; NULL: free */
+        unsigned execs;                                         /* how many there were */
+        bool ended;                                             /* the command has: init takes no further one */
+        unsigned canary_kinds;                                  /* of those that a further command's probes try */
+        char *canary_parent;                                    /* or NULL */
         struct pv_freezer *freezer;                             /* NULL: not frozen */
         bool told_to_end;                                       /* the end is somebody's wish, not the command's */
 };
+
+/* Takes the pidfd of another rename helper: the freezer spares it. */
+void pv_boundary_add_helper(struct pv_boundary *b, int pidfd);
 
 /* The signals that the supervisor takes while a boundary runs; blocked from start to free. */
 void pv_supervise_signals(sigset_t *set);

@@ -105,7 +105,16 @@ static int build(struct pv_launch *l, struct pv_err *err)
         return 0;
 }
 
-static int start_launcher(struct pv_launch *l, pid_t *out, struct pv_err *err)
+/* Further commands will join it. */
+static int open_userns(pid_t pid, int *out, struct pv_err *err)
+{
+        char path[64];
+        (void)snprintf(path, sizeof path, "/proc/%d/ns/user", (int)pid);
+        *out = open(path, O_RDONLY | O_CLOEXEC);
+        return *out < 0 ? pv_err_set(err, PV_ERR_SYS, errno, "the launcher's user namespace") : 0;
+}
+
+static int start_launcher(struct pv_launch *l, pid_t *out, int *userns, struct pv_err *err)
 {
         int go[2] = { -1, -1 };
         if (l->namespaces && pipe2(go, O_CLOEXEC) < 0)
@@ -123,20 +132,20 @@ static int start_launcher(struct pv_launch *l, pid_t *out, struct pv_err *err)
         *out = pid;
         if (!l->namespaces)
                 return 0;
-        if (pv_idmap_write(&l->ids, pid, err) < 0)
+        if (pv_idmap_write(&l->ids, pid, err) < 0 || open_userns(pid, userns, err) < 0)
                 return -1;
         return write(go[1], "", 1) == 1 ? 0 : pv_err_set(err, PV_ERR_SYS, errno, "wake the launcher");
 }
 
 /*
- * Nothing is left to init but the control channel, the terminal, where the rename helper's listener waits, and the
- * right over its children that it has as the maker of their user namespace.
+ * Nothing is left to init but the control channel, the terminal, where the rename helper's listener waits, the command's
+ * user namespace, and the right over its children that it has as the maker of that.
  */
-static int shed(struct pv_launch *l, struct pv_err *err)
+static int shed(struct pv_launch *l, int *userns, struct pv_err *err)
 {
         struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
         struct __user_cap_data_struct none[2] = { { 0 } };
-        int *const kept[] = { &l->control[1], &l->b->tty.fd, &l->rename.to_init[1] };
+        int *const kept[] = { &l->control[1], &l->b->tty.fd, &l->rename.to_init[1], userns };
         if (pv_launch_keep(kept, sizeof kept / sizeof *kept, FD_CONTROL, err) < 0)
                 return -1;
         if (pv_sys_close_range(0, 2, 0) < 0)
@@ -157,6 +166,7 @@ void pv_sandbox_main(struct pv_launch *l)
 {
         struct pv_err err = PV_ERR_INIT;
         pid_t command = -1;
+        int userns = -1;
         sigset_t all;
         sigfillset(&all);
         (void)sigprocmask(SIG_SETMASK, &all, NULL);
@@ -165,16 +175,18 @@ void pv_sandbox_main(struct pv_launch *l)
         pv_canary_forget(&l->canary);
         if (l->namespaces && pv_init_die_with_parent(l->control[1]) < 0)
                 _exit(1);
-        if (build(l, &err) < 0 || start_launcher(l, &command, &err) < 0)
+        if (build(l, &err) < 0 || start_launcher(l, &command, &userns, &err) < 0)
                 pv_launch_fail(l, &err);
-        if (shed(l, &err) < 0) /* the launcher has the report: without init it ends, and that is seen */
+        if (shed(l, &userns, &err) < 0) /* the launcher has the report: without init it ends, and that is seen */
                 _exit(1);
         const struct pv_init init = {
                 .command = command,
                 .control = l->control[1],
                 .tty = l->b->tty.fd,
+                .userns = userns,
                 .is_pid1 = l->namespaces != 0,
                 .rename = &l->rename,
+                .launch = l,
         };
         pv_init_run(&init);
 }

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/syscall.h"
+#include "boundary/exec.h"
 #include "boundary/report.h"
 #include "boundary/running.h"
 
@@ -89,8 +90,10 @@ static void take_control(struct watch *w)
                 if (c.kind == PV_MESSAGE_STOPPED) {
                         command_stopped(w, c.value);
                 } else if (c.kind == PV_MESSAGE_ENDED) {
-                        w->ended = true;
+                        w->ended = w->b->ended = true;
                         w->status = c.value;
+                } else if (c.kind == PV_MESSAGE_EXEC_ENDED) {
+                        pv_exec_ended(w->b, c.number, c.value);
                 }
         }
 }

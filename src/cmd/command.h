@@ -22,6 +22,7 @@
         X(MAIN,   list,       "List jobs")                                        \
         X(DECIDE, status,     "Show one job")                                     \
         X(MAIN,   logs,       "Show what a job printed")                          \
+        X(MAIN,   exec,       "Run another command in a running job")             \
         X(MAIN,   kill,       "End a running job")                                \
         X(DECIDE, review,     "Show what a job did and what needs attention")     \
         X(DIFF,   diff,       "Show the changes of a job as a patch")             \

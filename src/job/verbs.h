@@ -5,7 +5,8 @@
 
 #include "job/control.h"
 
-extern const struct pv_control_verb pv_control_freeze;
 extern const struct pv_control_verb pv_control_beside; /* freeze.c */
+extern const struct pv_control_verb pv_control_exec;   /* exec.c */
+extern const struct pv_control_verb pv_control_freeze; /* freeze.c */
 
 #endif
