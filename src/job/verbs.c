@@ -31,7 +31,8 @@ static int serve_kill(struct pv_control_connection *c, const json_t *request, st
 static const struct pv_control_verb verb_state = { "state", serve_state };
 static const struct pv_control_verb verb_kill = { "kill", serve_kill };
 
-/* clang-format off: a row a line */
+/* A row a line. */
+/* clang-format off */
 const struct pv_control_verb *const pv_control_verbs[] = {
         &verb_state,
         &verb_kill,
