@@ -21,6 +21,9 @@
 #define PV_CONTROL_IPCNS  "ipc-namespace"     /* [subprocesses] */
 #define PV_CONTROL_USERNS "user-namespaces"   /* [subprocesses] no capability outside, no new ones inside */
 
+/* What the person let in, a part of each dimension that it opens: its level is then `unenforced`. */
+#define PV_CONTROL_SERVICE "host-service"
+
 /* By the walls themselves, in the functions that install them. */
 #define PV_CONTROL_LANDLOCK "landlock"           /* [host_writes, reads, network, subprocesses] */
 #define PV_CONTROL_SECCOMP  "system-call-filter" /* [host_writes, network, credentials, subprocesses] */

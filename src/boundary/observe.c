@@ -105,12 +105,34 @@ static void observe_namespaces(const struct pv_launch *l, struct pv_observations
                           "two user namespaces; the inner one owns no other namespace");
 }
 
+/* A hole that was made on purpose is told as any other: as an attempt that succeeds. */
+static void observe_services(const struct pv_launch *l, struct pv_observations *obs)
+{
+        const struct pv_plan *p = l->spec->plan;
+        for (int d = 0; d < PV_DIMENSIONS; d++) {
+                struct pv_observation *o = NULL;
+                for (size_t i = 0; i < p->n_services; i++) {
+                        char attempted[sizeof o->probes[0].attempted];
+                        if (!(p->services[i].opens & 1U << d))
+                                continue;
+                        if (!o)
+                                o = add(obs, (enum pv_dimension)d, PV_CONTROL_SERVICE,
+                                        "let in by the person (--i-know)");
+                        o->partial = true;
+                        (void)snprintf(attempted, sizeof attempted, "%s, at %s", p->services[i].what,
+                                       p->services[i].path);
+                        pv_observation_probe(o, "host-service", attempted, PV_OUTCOME_SUCCEEDED, 0);
+                }
+        }
+}
+
 void pv_observe_sandbox(const struct pv_launch *l, struct pv_observations *obs)
 {
         observe_stage(l, obs);
         observe_root(l, obs);
         observe_home(l, obs);
         observe_namespaces(l, obs);
+        observe_services(l, obs);
 }
 
 /* Nothing makes a program use it: there is no probe that could be refused. */

@@ -265,7 +265,8 @@ void pv_probe_run(const struct pv_probe_spec *spec, struct pv_observations *obs)
                 for (size_t j = 0; c && j < PV_PROBES_MAX && c->probes[j].name; j++)
                         if (!(c->probes[j].unless_limited && limited))
                                 run(&c->probes[j], spec, o);
-                o->partial = c && c->partial;
+                if (c)
+                        o->partial = c->partial;
                 /* What nothing is tried against is taken at its word, and no more. */
                 pv_observation_conclude(o, c ? c->best : PV_LEVEL_COOPERATIVE);
         }

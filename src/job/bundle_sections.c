@@ -51,8 +51,9 @@ json_t *pv_bundle_plan(const struct pv_plan *p, json_t *request)
         json_t *asked = json_object_get(request, "plan");
         pv_auto_json whole = asked ? json_incref(asked) : pv_job_plan_json(p);
         json_t *controls = json_object();
-        static const char *const keys[] = { "safe",      "strict", "staged", "allow_userns", "filesystem", "network",
-                                            "home_mode", "stdio",  "mounts", "devices",      "profile",    "kept" };
+        static const char *const keys[] = { "safe",    "strict",    "staged",  "allow_userns", "filesystem",
+                                            "network", "home_mode", "stdio",   "mounts",       "devices",
+                                            "profile", "kept",      "services" };
         for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
                 (void)json_object_set(controls, keys[i], json_object_get(whole, keys[i]));
         return json_pack("{s:o, s:o}", "dimensions", dimensions_json(p), "controls", controls);

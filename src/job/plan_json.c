@@ -80,6 +80,22 @@ static json_t *profile_json(const struct pv_plan *p)
                          pv_json_bytes(f->inner_sandbox));
 }
 
+static json_t *services_json(const struct pv_plan *p)
+{
+        json_t *list = json_array();
+        for (size_t i = 0; i < p->n_services; i++) {
+                json_t *opens = json_array();
+                for (int d = 0; d < PV_DIMENSIONS; d++)
+                        if (p->services[i].opens & 1U << d)
+                                (void)json_array_append_new(opens,
+                                                            json_string(pv_dimension_name((enum pv_dimension)d)));
+                (void)json_array_append_new(list,
+                                            json_pack("{s:o, s:o, s:o}", "what", pv_json_bytes(p->services[i].what),
+                                                      "path", pv_json_bytes(p->services[i].path), "opens", opens));
+        }
+        return list;
+}
+
 static json_t *kept_json(const struct pv_plan *p)
 {
         json_t *state = json_array();
@@ -133,7 +149,8 @@ json_t *pv_job_plan_json(const struct pv_plan *p)
                           "names", names_of(&p->env), "passed", bytes_list(p->env_passed.v, p->env_passed.n),
                           "injected", bytes_list(p->env_injected.v, p->env_injected.n));
         if (j && more &&
-            (json_object_set_new(more, "profile", profile_json(p)) < 0 ||
+            (json_object_set_new(more, "services", services_json(p)) < 0 ||
+             json_object_set_new(more, "profile", profile_json(p)) < 0 ||
              json_object_set_new(more, "kept", kept_json(p)) < 0)) {
                 json_decref(j);
                 return NULL;
@@ -241,6 +258,28 @@ static int get_mounts(const json_t *j, struct pv_plan *p, struct pv_err *err)
         return 0;
 }
 
+static int get_services(const json_t *j, struct pv_plan *p, struct pv_err *err)
+{
+        json_t *list = NULL;
+        if (!json_object_get(j, "services")) /* a job from before they were refused */
+                return 0;
+        if (pv_json_get_array(j, "services", LIST_MAX, &list, err) < 0)
+                return -1;
+        p->services = pv_calloc(json_array_size(list) + 1, sizeof *p->services);
+        for (size_t i = 0; i < json_array_size(list); i++) {
+                pv_auto_strv opens = { 0 };
+                const json_t *one = json_array_get(list, i);
+                struct pv_service *s = &p->services[p->n_services++];
+                if (pv_json_get_bytes(json_object_get(one, "what"), &s->what, err) < 0 ||
+                    get_path(one, "path", &s->path, err) < 0 || get_list(one, "opens", PV_DIMENSIONS, &opens, err) < 0)
+                        return pv_err_wrap(err, "\"services\"");
+                for (int d = 0; d < PV_DIMENSIONS; d++)
+                        if (pv_strv_has(&opens, pv_dimension_name((enum pv_dimension)d)))
+                                s->opens |= 1U << d;
+        }
+        return 0;
+}
+
 static int get_profile(const json_t *j, struct pv_plan_profile *p, struct pv_err *err)
 {
         const json_t *inner = json_object_get(j, "inner_sandbox");
@@ -317,7 +356,8 @@ static int parse(const json_t *j, struct pv_plan *p, struct pv_err *err)
             get_path(j, "home", &p->home, err) < 0 || get_modes(j, p, err) < 0 || get_limits(j, &p->limits, err) < 0 ||
             pv_job_network_read(json_object_get(j, "network_rules"), p, err) < 0 || get_roots(j, p, err) < 0 ||
             get_mounts(j, p, err) < 0 || get_profile(json_object_get(j, "profile"), &p->profile, err) < 0 ||
-            get_kept(json_object_get(j, "kept"), p, err) < 0 || get_required(j, p, err) < 0)
+            get_kept(json_object_get(j, "kept"), p, err) < 0 || get_services(j, p, err) < 0 ||
+            get_required(j, p, err) < 0)
                 return -1;
         if (get_list(j, "devices", LIST_MAX, &p->devices, err) < 0 ||
             get_list(j, "hidden", LIST_MAX, &p->hidden, err) < 0 ||

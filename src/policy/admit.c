@@ -19,6 +19,7 @@
 #include "policy/network.h"
 #include "policy/presets.h"
 #include "policy/profile.h"
+#include "policy/services.h"
 #include "policy/workspace.h"
 
 /* What one admission carries from step to step. */
@@ -360,6 +361,26 @@ static int set_environment(struct admission *a, struct pv_err *err)
         for (size_t i = 0; i < pass->n; i++)
                 if (!pv_strv_has(&a->plan->env_passed, pass->v[i]))
                         note(a, "--pass-env %s: not set here, so not passed", pass->v[i]);
+        if (a->plan->safe)
+                pv_services_note_variables(a->plan, a->around->environment, a->notes);
+        return 0;
+}
+
+/* What a service of the host opens cannot be enforced: --safe gives it up at the person's word, --strict does not. */
+static int give_up_opened(struct pv_plan *p, struct pv_err *err)
+{
+        for (size_t i = 0; i < p->n_services; i++) {
+                const struct pv_service *s = &p->services[i];
+                for (int d = 0; d < PV_DIMENSIONS; d++) {
+                        if (!p->required[d] || !(s->opens & 1U << d))
+                                continue;
+                        if (p->strict)
+                                return pv_err_set(err, PV_ERR_UNSUPPORTED, 0,
+                                                  "--strict: %s cannot be enforced: --mount %s shows %s",
+                                                  pv_dimension_name((enum pv_dimension)d), s->path, s->what);
+                        p->required[d] = false;
+                }
+        }
         return 0;
 }
 
@@ -383,7 +404,7 @@ static int set_required(struct pv_plan *p, struct pv_err *err)
                 wanted = wanted || asked[d];
         }
         if (wanted)
-                return 0;
+                return give_up_opened(p, err);
         (void)pv_err_set(err, PV_ERR_USAGE, 0, "--strict: this run asks for no limit that could be enforced");
         return pv_err_hint(err, "add --safe, or --stage, --filesystem sandbox, --overlaynet-deny-all or a limit");
 }
@@ -405,12 +426,16 @@ static int admit(struct admission *a, char *const *argv, struct pv_err *err)
         if (r->safe && a->plan->net == PV_NET_AMBIENT)
                 note(a, "--overlaynet off: the network is not restricted in this run");
         if (check_workspace(a, err) < 0 || set_home(a, err) < 0 || add_hidden(a, err) < 0 || add_roots(a, err) < 0 ||
-            pv_grant_add_mounts(a->plan, &r->mount, err) < 0 || check_stage_place(a, err) < 0 ||
-            pv_grant_add_devices(a->plan, &r->device, err) < 0 || add_masks(a, err) < 0)
+            pv_grant_add_mounts(a->plan, &r->mount, a->around->environment, r->i_know, err) < 0 ||
+            check_stage_place(a, err) < 0 || pv_grant_add_devices(a->plan, &r->device, err) < 0 ||
+            add_masks(a, err) < 0)
                 return -1;
         add_kept(a);
         if (set_environment(a, err) < 0 || set_required(a->plan, err) < 0)
                 return -1;
+        for (size_t i = 0; i < a->plan->n_services; i++)
+                note(a, "%s is shown (%s): what it opens is not enforced in this run", a->plan->services[i].what,
+                     a->plan->services[i].path);
         if (a->profile)
                 say_profile(a);
         return 0;

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "base/path.h"
+#include "policy/services.h"
 
 #define MOUNTS_MAX 256 /* the kernel's own limit on mounts is far above; a person's patience is not */
 
@@ -121,12 +122,13 @@ static int check_mount(const struct pv_plan *plan, const struct pv_mount *m, str
         return 0;
 }
 
-static int add_mount(struct pv_plan *plan, const char *text, struct pv_err *err)
+static int add_mount(struct pv_plan *plan, const char *text, char *const *environment, bool i_know, struct pv_err *err)
 {
         struct pv_mount m = { 0 };
         if (pv_grant_parse_mount(text, plan->home, &m, err) < 0)
                 return -1;
         if (check_mount(plan, &m, err) < 0 ||
+            (plan->safe && pv_services_check_mount(plan, &m, environment, i_know, err) < 0) ||
             (m.access == PV_MOUNT_STAGE && pv_grant_add_root(plan, PV_ROOT_MOUNT, m.src, m.dst, err) < 0)) {
                 free(m.src);
                 free(m.dst);
@@ -137,12 +139,13 @@ static int add_mount(struct pv_plan *plan, const char *text, struct pv_err *err)
         return 0;
 }
 
-int pv_grant_add_mounts(struct pv_plan *plan, const struct pv_strv *mounts, struct pv_err *err)
+int pv_grant_add_mounts(struct pv_plan *plan, const struct pv_strv *mounts, char *const *environment, bool i_know,
+                        struct pv_err *err)
 {
         if (mounts->n > MOUNTS_MAX)
                 return pv_err_set(err, PV_ERR_USAGE, 0, "--mount: more than %d", MOUNTS_MAX);
         for (size_t i = 0; i < mounts->n; i++)
-                if (add_mount(plan, mounts->v[i], err) < 0)
+                if (add_mount(plan, mounts->v[i], environment, i_know, err) < 0)
                         return -1;
         return 0;
 }

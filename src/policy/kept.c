@@ -17,7 +17,11 @@
 static const struct {
         const char *path, *sign;
 } caches[] = {
-        { ".cache", NULL },
+        { ".cache", "package.json" },
+        { ".cache", "pyproject.toml" },
+        { ".cache", "requirements.txt" },
+        { ".cache", "setup.py" },
+        { ".cache", "go.mod" },
         { ".npm", "package.json" },
         { ".local/share/pnpm/store", "pnpm-lock.yaml" },
         { ".bun/install/cache", "bun.lock" },
@@ -30,11 +34,9 @@ static const struct {
         { ".gradle/caches", "build.gradle.kts" },
         { ".gradle/wrapper/dists", "gradlew" },
         { ".ivy2/cache", "build.sbt" },
-        { ".nuget/packages", NULL },
-        { ".composer/cache", NULL },
+        { ".composer/cache", "composer.json" },
         { ".pub-cache/hosted", "pubspec.yaml" },
         { ".hex/packages", "mix.exs" },
-        { ".deno", NULL },
 };
 
 char *pv_kept_caches(const char *store)
@@ -195,12 +197,13 @@ static bool exists(const char *top, const char *rel)
         return access(path, F_OK) == 0;
 }
 
-static void add_cache(struct pv_plan *p, const char *rel, bool wanted)
+/* One of the list: `wanted` by a sign or a profile; an agent may come to need what the host has. */
+static void add_cache(struct pv_plan *p, const char *rel, bool wanted, bool agent)
 {
         pv_auto_free char *upper = pv_path_join(p->cache_dir, "upper");
         pv_auto_free char *dst = pv_path_join(p->home, rel);
         enum found found = look(p->home, rel);
-        if (found == FOUND_OTHER || (found == FOUND_NOTHING && !wanted && !exists(upper, rel)))
+        if (found == FOUND_OTHER || !(wanted || (agent && found == FOUND_DIR) || exists(upper, rel)))
                 return;
         for (size_t i = 0; i < p->caches.n; i++) {
                 pv_auto_free char *other = pv_path_join(p->home, p->caches.v[i]);
@@ -226,9 +229,9 @@ void pv_kept_add_caches(struct pv_plan *plan, const struct pv_profile *profile, 
                 return;
         plan->cache_dir = pv_kept_caches_of(store, plan->workspace);
         for (size_t i = 0; i < sizeof caches / sizeof *caches; i++)
-                add_cache(plan, caches[i].path, caches[i].sign && exists(plan->workspace, caches[i].sign));
+                add_cache(plan, caches[i].path, exists(plan->workspace, caches[i].sign), profile != NULL);
         for (size_t i = 0; profile && i < profile->caches.n; i++)
-                add_cache(plan, profile->caches.v[i], true);
+                add_cache(plan, profile->caches.v[i], true, true);
         if (plan->caches.n == 0)
                 pv_plan_forget_caches(plan);
 }

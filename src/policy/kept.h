@@ -24,8 +24,9 @@ void pv_kept_add_profile(struct pv_plan *plan, const struct pv_profile *profile,
                          const struct pv_request *request, struct pv_strv *notes);
 
 /*
- * Adds the caches: those known and the profile's that the host or this workspace has, and those that a file of the
- * workspace calls for (~/.npm where there is a package.json).
+ * Adds the caches: the profile's; those known that a file of the workspace calls for (~/.npm where there is a
+ * package.json), that an earlier run of this workspace kept, or, for an agent, that the host has. An overlay costs each
+ * run a millisecond, so that not every one has one.
  */
 void pv_kept_add_caches(struct pv_plan *plan, const struct pv_profile *profile, const char *store);
 

@@ -62,6 +62,11 @@ void pv_plan_free(struct pv_plan *plan)
                 free(plan->mounts[i].dst);
         }
         free(plan->mounts);
+        for (size_t i = 0; i < plan->n_services; i++) {
+                free(plan->services[i].what);
+                free(plan->services[i].path);
+        }
+        free(plan->services);
         free(plan->profile.name);
         free(plan->profile.path);
         free(plan->profile.inner_sandbox);

@@ -44,6 +44,12 @@ struct pv_kept {
         char *rel; /* as the profile names it, relative to HOME */
 };
 
+/* A service of the host that the person let in, knowing (policy/services.h). */
+struct pv_service {
+        char *what, *path;
+        unsigned opens; /* 1 << enum pv_dimension: not enforced any more */
+};
+
 /* What a run has of an agent's profile (policy/profile.h). */
 struct pv_plan_profile {
         char *name, *path; /* NULL: there is none */
@@ -101,6 +107,8 @@ struct pv_plan {
         size_t n_roots; /* 0 when not staged */
         struct pv_mount *mounts;
         size_t n_mounts;
+        struct pv_service *services;
+        size_t n_services;
         struct pv_plan_profile profile;
         struct pv_kept *state; /* of the agent, for all its runs */
         size_t n_state;

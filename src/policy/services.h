@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Services of the host that act for whoever reaches their socket: container engines (root's rights), agents (the
+ * person's keys), buses (everything of the session), displays (what is typed and shown), terminal multiplexers. People
+ * mount them by habit; a sandbox that has one is none. Under --safe that is refused, unless the person says that they
+ * know, and then the dimensions that it opens count as unenforced.
+ */
+#ifndef PV_POLICY_SERVICES_H
+#define PV_POLICY_SERVICES_H
+
+#include "base/err.h"
+#include "policy/plan.h"
+
+/*
+ * Judges a mount of a --safe run, before it is added. environment: the person's, which names sockets, too. With i_know
+ * what it opens is added to plan->services. PV_ERR_POLICY otherwise.
+ */
+int pv_services_check_mount(struct pv_plan *plan, const struct pv_mount *m, char *const *environment, bool i_know,
+                            struct pv_err *err);
+
+/* Adds a sentence for each passed variable that names such a socket, which is not there unless it is mounted. */
+void pv_services_note_variables(const struct pv_plan *plan, char *const *environment, struct pv_strv *notes);
+
+#endif

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Services of the host that people mount by habit: refused under --safe, or let in knowingly and recorded so."""
+import json
+import os
+import socket
+import threading
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from lib import jobs
+
+SCHEMA = json.loads((Path(__file__).parent.parent / "src/evidence/schema/bundle.schema.json").read_text())
+CONNECT = ("import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.sendall(b'x');"
+           "print(s.recv(8).decode())")
+
+
+@pytest.fixture
+def server(temporary):
+    """server(path) -> a socket there that answers `heard` to whoever connects."""
+    opened = []
+
+    def start(path):
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        s = socket.socket(socket.AF_UNIX)
+        here = os.getcwd()
+        os.chdir(path.parent)  # a path may be longer than an address
+        s.bind(path.name)
+        os.chdir(here)
+        s.listen(8)
+        opened.append(s)
+
+        def serve():
+            while True:
+                try:
+                    peer, _ = s.accept()
+                    peer.recv(8)
+                    peer.sendall(b"heard")
+                    peer.close()
+                except OSError:
+                    return
+
+        threading.Thread(target=serve, daemon=True).start()
+        return path
+
+    yield start
+    for s in opened:
+        s.shutdown(socket.SHUT_RDWR)
+        s.close()
+
+
+def safe(pvisor, workspace, *options, code=0, command=("true",), **more):
+    return pvisor("run", "--safe", *options, "--", *command, cwd=workspace, code=code, **more)
+
+
+@pytest.mark.parametrize("place, what", [
+    (".docker/run/docker.sock", "Docker"), (".docker/run", "Docker"), (".colima/default/docker.sock", "Docker"),
+    (".gnupg/S.gpg-agent", "gpg agent"), (".1password/agent.sock", "ssh agent"), ("some/where.sock", "a socket"),
+])
+@pytest.mark.parametrize("access", ["read", "write"])
+def test_a_service_is_refused_with_the_reason(pvisor, server, workspace, home, environment, place, what, access):
+    path = home / place
+    server(path if place.endswith(("sock", "agent")) else path / "docker.sock")
+    result = safe(pvisor, workspace, "--mount", f"{path}:{access}", code=6)
+    assert what in result.err and "--i-know" in result.err
+    assert jobs.job_dirs(environment) == []
+
+
+@pytest.mark.parametrize("variable, value", [
+    ("DOCKER_HOST", "unix://{}"), ("CONTAINER_HOST", "unix://{}"), ("SSH_AUTH_SOCK", "{}"),
+    ("DBUS_SESSION_BUS_ADDRESS", "unix:path={},guid=00"), ("TMUX", "{},123,0"), ("WAYLAND_DISPLAY", "{}"),
+])
+def test_a_service_is_known_by_the_variable_that_names_it(pvisor, server, workspace, home, variable, value):
+    path = server(home / "odd place/of.sock")
+    env = {variable: value.format(path)}
+    assert "a socket of a program" not in safe(pvisor, workspace, "--mount", f"{path}:write", code=6, env=env).err
+    # A directory that holds it is no better, nor is a link to either.
+    assert "--mount" in safe(pvisor, workspace, "--mount", f"{path.parent}:write", code=6, env=env).err
+    (home / "link").symlink_to(path.parent)
+    safe(pvisor, workspace, "--mount", f"{home / 'link'}:write", code=6, env=env)
+    safe(pvisor, workspace, "--mount", f"{home / 'link/of.sock'}:write", code=6, env=env)
+
+
+@pytest.mark.parametrize("path", ["/run", "/var/run", "/run/user", "/run/dbus", "/run/systemd", "/tmp/.X11-unix"])
+def test_the_machines_directories_are_refused(pvisor, workspace, path):
+    if not os.path.isdir(path):
+        pytest.skip(f"there is no {path} here")
+    if path == "/run/systemd" and not os.path.exists("/run/systemd/private"):
+        pytest.skip("no systemd")
+    for access in ("write", "read"):
+        result = safe(pvisor, workspace, "--mount", f"{path}:{access}", code=None)
+        assert result.code == 6 or (access == "read" and path not in ("/run", "/var/run", "/run/user")), result.err
+
+
+def test_a_share_for_reading_may_hold_one_since_it_is_dead_there(pvisor, server, workspace, home):
+    path = server(home / "work/agent.sock")
+    env = {"SSH_AUTH_SOCK": str(path)}
+    run = safe(pvisor, workspace, "--mount", f"{home / 'work'}:read", env=env, code=None,
+               command=["/usr/bin/python3", "-c", CONNECT, str(path)])
+    assert run.code != 0 and "heard" not in run.out and "--i-know" not in run.err
+
+
+def test_without_a_sandbox_preset_it_is_the_persons_word(pvisor, server, workspace, home):
+    path = server(home / "agent.sock")
+    run = pvisor("run", "--stage", "--mount", f"{path}:write", "--", "/usr/bin/python3", "-c", CONNECT, str(path),
+                 cwd=workspace)
+    assert run.out == "heard\n"
+
+
+def test_who_knows_has_it_and_the_record_says_so(pvisor, server, workspace, home, environment):
+    path = server(home / "agent.sock")
+    env = {"SSH_AUTH_SOCK": str(path)}
+    run = safe(pvisor, workspace, "--mount", f"{path}:write", "--i-know", "--pass-env", "SSH_AUTH_SOCK", env=env,
+               command=["/usr/bin/python3", "-c", CONNECT, str(path)])
+    assert run.out == "heard\n" and "an ssh agent is shown" in run.err
+    bundle = jobs.bundle(jobs.job_dirs(environment)[-1])
+    assert [e.message for e in jsonschema.Draft202012Validator(SCHEMA).iter_errors(bundle)] == []
+    levels = bundle["safety"]["levels"]
+    assert levels["credentials"] == levels["sensitive_paths"] == "unenforced"
+    assert levels["workspace_writes"] == levels["network"] == levels["host_writes"] == "enforced"
+    assert bundle["plan"]["controls"]["services"] == [
+        {"what": "an ssh agent", "path": str(path), "opens": ["sensitive_paths", "credentials"]}]
+    assert "unenforced" in pvisor("review", cwd=workspace).out
+
+
+def test_an_unknown_socket_opens_everything(pvisor, server, workspace, home, environment):
+    path = server(home / "thing.sock")
+    safe(pvisor, workspace, "--mount", f"{path}:write", "--i-know")
+    levels = jobs.bundle(jobs.job_dirs(environment)[-1])["safety"]["levels"]
+    assert {d for d, level in levels.items() if level == "enforced"} == set()
+
+
+def test_strict_does_not_give_it_up(pvisor, server, workspace, home):
+    path = server(home / "agent.sock")
+    options = ["--strict", "--mount", f"{path}:write", "--i-know"]
+    result = safe(pvisor, workspace, *options, code=5, env={"SSH_AUTH_SOCK": str(path)})
+    assert "--strict" in result.err and "ssh agent" in result.err
+
+
+def test_knowing_widens_nothing_by_itself(pvisor, workspace, environment):
+    safe(pvisor, workspace, "--i-know")
+    levels = jobs.bundle(jobs.job_dirs(environment)[-1])["safety"]["levels"]
+    assert all(level == "enforced" for d, level in levels.items() if d != "resources")
+
+
+def test_a_passed_variable_without_its_socket_is_explained(pvisor, workspace, home):
+    env = {"SSH_AUTH_SOCK": str(home / "agent"), "DBUS_SESSION_BUS_ADDRESS": f"unix:path={home}/bus"}
+    passed = ["--pass-env", "SSH_AUTH_SOCK", "--pass-env", "DBUS_SESSION_BUS_ADDRESS"]
+    err = safe(pvisor, workspace, *passed, env=env).err
+    assert "signs with your keys" in err and "D-Bus" not in err.replace("DBUS", "") and f"{home}/bus" in err
+    assert "signs" not in safe(pvisor, workspace, env=env).err
+
+
+def test_other_mounts_are_as_before(pvisor, workspace, temporary):
+    (temporary / "data").mkdir()
+    (temporary / "data/x").write_text("y")
+    for access in ("read", "stage", "write"):
+        assert safe(pvisor, workspace, "--mount", f"{temporary / 'data'}:{access}",
+                    command=["cat", f"{temporary}/data/x"]).out == "y"
