@@ -238,6 +238,57 @@ def test_files_that_the_host_saves_beside_are_no_conflict(start, live, workspace
     assert "src/one" in person.conflicts() and text(workspace / "src/one") == "another's"
 
 
+# ---- looking, and going on from there ----
+
+def test_inspect_sees_one_moment(start, live, workspace):
+    person = live(workspace)
+    with start(workspace) as agent:
+        agent.do("write('a', 'staged'); os.mkdir('new'); write('new/n', 'n'); shutil.rmtree('gone'); os.link('a', 'a2')")
+        seen = person.call("inspect", "--", "sh", "-c", "cat a a2 new/n; ls; echo other > a; rm b").out
+        assert seen == "stagedstagedn" + "a\na2\nb\nclosed\nnew\nsrc\n"
+        assert agent.see("open('a').read()") == "staged" and text(workspace / "a") == text(workspace / "b") == "old\n"
+        assert not [name for name in os.listdir(stage_of(person)) if name.startswith("look-")]
+    assert [e["for"] for e in person.events("paused")] == ["inspect"]
+
+
+def stage_of(person, job="last"):
+    return json.loads(person.call("status", "--json", job).out)["stage"]
+
+
+def test_a_checkpoint_of_a_running_job_is_a_base_for_others(start, live, workspace):
+    person = live(workspace)
+    with start(workspace) as agent:
+        agent.do("write('a', '1'); os.mkdir('d'); write('d/x', 'x'); write('d/y', 'y'); shutil.rmtree('gone')")
+        person.apply("d")
+        assert json.loads(person.call("checkpoint", "--name", "half", "--json").out)["paused_ms"] > 0
+        agent.do("write('a', '2'); shutil.rmtree('d'); write('b', '2')")
+        assert person.call("checkpoint", "--list").out == "half\n"
+        assert person.call("fork", "last@half", "--", "cat", "a", "d/x").out == "1x"
+        assert person.changes() == {"a": "modified", "gone": "deleted", "gone/x": "deleted", "gone/y": "deleted"}
+        assert person.conflicts() == {}  # of the fork, which is the newest now
+        first, second = jobs_of(person)
+        assert "still runs" in person.call("fork", first, "--", "true", code=125).err
+        assert "still runs" in person.call("fork", f"{first}@other", "--", "true", code=125).err
+        person.call("checkpoint", first, "--name", "half", code=2)
+    assert person.call("fork", f"{first}@half", "--", "cat", "a", "d/x").out == "1x"
+    assert person.call("fork", first, "--", "sh", "-c", "cat a b; ls").out == "22a\nb\nclosed\nsrc\n"
+    person.call("apply", second, "--all")
+    assert text(workspace / "a") == "1"
+    snapshot = stage_of(person, first) + "/snapshots/half/stage.json"
+    person.call("undo", first)
+    person.call("drop", first)
+    assert os.path.exists(snapshot)  # others stand on it
+    for job in reversed(jobs_of(person)):
+        person.call("undo", job, code=None)
+        person.call("drop", job)
+    assert not os.path.exists(snapshot)
+
+
+def jobs_of(person):
+    """Ids, oldest first."""
+    return [job["id"] for job in reversed(json.loads(person.call("list", "--json").out)["jobs"])]
+
+
 # ---- what waits ----
 
 def test_what_waits_for_the_end_says_so(start, live, workspace, pvisor):

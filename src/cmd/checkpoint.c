@@ -59,23 +59,29 @@ static char *next_name(const struct pv_strv *taken)
         }
 }
 
-static int make(struct pv_job *job, const struct checkpoint_options *o, struct pv_err *err)
+static int freeze(struct pv_stage *s, struct pv_beside *b, const char *name, struct pv_err *err)
 {
-        pv_auto_stage s = NULL;
+        return b->job ? pv_stage_snapshot(s, name, &b->freezer, err) : pv_stage_checkpoint(s, name, err);
+}
+
+static int make(struct pv_job *job, struct pv_stage *s, struct pv_beside *b, const struct checkpoint_options *o,
+                struct pv_err *err)
+{
         pv_auto_strv taken = { 0 };
-        if (o->name && pv_job_check_name(o->name, err) < 0)
-                return -1;
-        if (pv_cmd_stage_take(job, "checkpoint", &s, err) < 0 || pv_stage_checkpoints(s, &taken, err) < 0)
+        if (pv_stage_checkpoints(s, &taken, err) < 0)
                 return -1;
         pv_auto_free char *name = o->name ? pv_strdup(o->name) : next_name(&taken);
         if (pv_strv_has(&taken, name))
                 return pv_err_set(err, PV_ERR_USAGE, 0, "checkpoint: job %s has one named %s", job->id, name);
-        if (pv_stage_checkpoint(s, name, err) < 0)
+        if (freeze(s, b, name, err) < 0)
                 return -1;
         pv_job_event(job, "checkpoint", json_pack("{s:s}", "name", name));
         if (o->json)
-                return pv_cmd_print_json(json_pack("{s:s, s:s}", "job", job->id, "checkpoint", name), err);
-        pv_log_note("checkpoint %s of %s", name, job->id);
+                return pv_cmd_print_json(json_pack("{s:s, s:s, s:o}", "job", job->id, "checkpoint", name, "paused_ms",
+                                                   pv_cmd_pause_json(b)),
+                                         err);
+        pv_auto_free char *pause = pv_cmd_pause_text(b);
+        pv_log_note("checkpoint %s of %s%s", name, job->id, pause);
         pv_log_note("next: pvisor fork %s@%s -- COMMAND", job->id, name);
         return 0;
 }
@@ -83,10 +89,18 @@ static int make(struct pv_job *job, const struct checkpoint_options *o, struct p
 static int run(const void *opts, const struct pv_args *args, struct pv_err *err)
 {
         const struct checkpoint_options *o = opts;
+        struct pv_beside b = { .conn = -1 };
         pv_auto_job job = NULL;
-        if (pv_cmd_job(args, &job, err) < 0)
+        pv_auto_stage s = NULL;
+        if (o->list)
+                return pv_cmd_job(args, &job, err) < 0 ? -1 : show(job, o->json, err);
+        if ((o->name && pv_job_check_name(o->name, err) < 0) ||
+            pv_cmd_stage_decide(args, "checkpoint", &job, &b, &s, err) < 0)
                 return -1;
-        return o->list ? show(job, o->json, err) : make(job, o, err);
+        int r = make(job, s, &b, o, err);
+        pv_stage_closep(&s);
+        pv_beside_close(&b, "checkpoint");
+        return r;
 }
 
 static const char *const examples[] = {
@@ -100,8 +114,9 @@ static const char *const examples[] = {
 const struct pv_command pv_cmd_checkpoint = {
         .name = "checkpoint",
         .usage = "[options] [JOB]",
-        .about = "Freezes what a job has staged and gives it a name; nothing is copied. `pvisor fork JOB@NAME` starts "
-                 "another job from there.",
+        .about = "Freezes what a job has staged and gives it a name; nothing is copied. While the job still runs it "
+                 "stands still until what it has staged is copied. `pvisor fork JOB@NAME` starts another job from "
+                 "there.",
         .options = options,
         .options_size = sizeof(struct checkpoint_options),
         .style = PV_ARGS_MIXED,

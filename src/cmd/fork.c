@@ -30,15 +30,6 @@ static char *split_checkpoint(char *selector)
         return at + 1;
 }
 
-/* The fork of a running job would have to wait for what is being written. */
-static int check_ended(const struct pv_job *parent, struct pv_err *err)
-{
-        if (parent->state != PV_JOB_RUNNING)
-                return 0;
-        pv_err_set(err, PV_ERR_BUSY, 0, "fork: job %s still runs: it can be decided on when it has ended", parent->id);
-        return pv_err_hint(err, "pvisor kill %s ends it", parent->id);
-}
-
 static int run_fork(const void *opts, const struct pv_args *args, struct pv_err *err)
 {
         const struct fork_options *o = opts;
@@ -50,7 +41,7 @@ static int run_fork(const void *opts, const struct pv_args *args, struct pv_err 
         struct pv_run_end end = { 0 };
         if (checkpoint && pv_job_check_name(checkpoint, err) < 0)
                 return -1;
-        if (pv_cmd_job_named(*selector ? selector : "last", &parent, err) < 0 || check_ended(parent, err) < 0)
+        if (pv_cmd_job_named(*selector ? selector : "last", &parent, err) < 0)
                 return -1;
         const struct pv_run run_it = {
                 .request = &request, .argv = args->command, .environment = environ, .summary = -1

@@ -21,12 +21,21 @@ static int run(const void *opts, const struct pv_args *args, struct pv_err *err)
 {
         char *shell[2];
         int code = 0;
+        struct pv_beside b = { .conn = -1 };
         pv_auto_job job = NULL;
         pv_auto_stage s = NULL;
         pv_auto_contained c = NULL;
-        if (pv_cmd_job(args, &job, err) < 0 || pv_cmd_stage_look(job, &s, err) < 0 ||
-            pv_contained_open(job, s, PV_CONTAINED_RESULT, &c, err) < 0)
+        if (pv_cmd_job(args, &job, err) < 0)
                 return -1;
+        if (job->state == PV_JOB_RUNNING)
+                pv_job_freep(&job); /* it may have ended by now: looked for again */
+        int opened = job ? pv_cmd_stage_look(job, &s, err) : pv_cmd_stage_decide(args, "inspect", &job, &b, &s, err);
+        if (opened < 0 || pv_contained_open(job, s, PV_CONTAINED_RESULT, &c, err) < 0) {
+                pv_beside_close(&b, "inspect");
+                return -1;
+        }
+        if (b.job)
+                pv_contained_hold_still(c, &b.freezer);
         pv_auto_free char *cwd = getcwd(NULL, 0);
         const struct pv_contained_command command = {
                 .argv = command_or_shell(args, shell),
@@ -34,7 +43,9 @@ static int run(const void *opts, const struct pv_args *args, struct pv_err *err)
                 .stdio = { STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO },
                 .terminal = isatty(STDIN_FILENO),
         };
-        return pv_contained_run(c, &command, &code, err) < 0 ? -1 : code;
+        int r = pv_contained_run(c, &command, &code, err);
+        pv_beside_close(&b, "inspect");
+        return r < 0 ? -1 : code;
 }
 
 static const char *const examples[] = {
@@ -53,8 +64,9 @@ const struct pv_command pv_cmd_inspect = {
         .about = "Runs a command (your shell, without one) in the result of a job: inside the job's own boundary, "
                  "without "
                  "network, over a layer that is thrown away. The scripts and the git configuration in there are the "
-                 "job's; this way they cannot reach anything of yours. Nothing that the command changes is kept. Exits "
-                 "as the command did.",
+                 "job's; this way they cannot reach anything of yours. Nothing that the command changes is kept. Of a "
+                 "job that still runs it shows what is staged when it begins: the job stands still until that is "
+                 "copied. Exits as the command did.",
         .options = NULL,
         .options_size = 1,
         .style = PV_ARGS_AND_COMMAND,

@@ -36,8 +36,9 @@
 #define SHELL_TIMED_OUT 124
 
 struct pv_contained {
-        bool late;              /* git took too long once: what made it so is still there */
-        struct pv_stage *stage; /* borrowed */
+        bool late;                        /* git took too long once: what made it so is still there */
+        struct pv_stage *stage;           /* borrowed */
+        const struct pv_freezer *freezer; /* or NULL */
         enum pv_contained_view view;
         struct pv_plan *plan;        /* the job's, tightened; argv, cwd, env and the time limit are set for each run */
         enum pv_home_mode home_mode; /* for a person's command; git gets an empty HOME with its own files in it */
@@ -127,6 +128,11 @@ int pv_contained_open(const struct pv_job *job, struct pv_stage *stage, enum pv_
         sweep(stage);
         *out = pv_steal(&c);
         return 0;
+}
+
+void pv_contained_hold_still(struct pv_contained *c, const struct pv_freezer *freezer)
+{
+        c->freezer = freezer;
 }
 
 void pv_contained_free(struct pv_contained *c)
@@ -277,7 +283,8 @@ int pv_contained_run(struct pv_contained *c, const struct pv_contained_command *
 {
         struct pv_exit end = { 0 };
         auto_throwaway t = { .parent = -1 };
-        if (throwaway_make(c, &t, err) < 0)
+        if (throwaway_make(c, &t, err) < 0 ||
+            (c->freezer && pv_stage_copy_for_views(c->stage, t.path, c->freezer, err) < 0))
                 return -1;
         set_command(c->plan, command->argv, command->cwd ? command->cwd : pv_contained_workspace(c));
         prepare_for_person(c);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 #include "policy/env.h"
 #include "policy/profile.h"
+#include "stage/stage.h"
 
 /* Where the person stands, when the view has that; else where the parent started. */
 static void set_cwd(struct pv_plan *p)
@@ -59,7 +60,15 @@ int pv_fork_decide(const struct pv_job *parent, const char *checkpoint, const st
         set_environment(p.plan, run->environment);
         p.origin = PV_JOB_FORKED;
         p.parent = pv_strdup(parent->id);
-        p.parent_stage = pv_strdup(parent->stage_dir);
+        /* A checkpoint that was made while it ran is a stage of its own. */
+        p.parent_stage = checkpoint ? pv_stage_snapshot_dir(parent->stage_dir, checkpoint) : NULL;
+        if (!p.parent_stage && parent->state == PV_JOB_RUNNING) {
+                pv_err_set(err, PV_ERR_BUSY, 0, "fork: job %s still runs on what it has staged%s", parent->id,
+                           checkpoint ? ", and has no checkpoint of that name that was made since" : "");
+                return pv_err_hint(err, "pvisor checkpoint %s, then fork JOB@NAME", parent->id);
+        }
+        if (!p.parent_stage)
+                p.parent_stage = pv_strdup(parent->stage_dir);
         p.checkpoint = checkpoint ? pv_strdup(checkpoint) : NULL;
         *out = p;
         p = (struct pv_run_plan){ 0 };

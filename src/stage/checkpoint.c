@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "stage/baseline.h"
 #include "stage/layers.h"
-#include "stage/state.h"
+#include "stage/snapshot.h"
 
 #define PREIMAGES_MAX ((size_t)1 << 30)
 
@@ -32,8 +32,7 @@ static int copy_file(int from_dir, const char *from, int to_dir, const char *to,
         return pv_file_write_at(to_dir, to, text, len, 0600, PV_FILE_REPLACE, err);
 }
 
-/* The same file under another name; a missing one is none. */
-static int share_file(int from_dir, const char *from, int to_dir, const char *to, struct pv_err *err)
+int pv_stage_share_file(int from_dir, const char *from, int to_dir, const char *to, struct pv_err *err)
 {
         if (unlinkat(to_dir, to, 0) < 0 && errno != ENOENT)
                 return pv_err_set(err, PV_ERR_SYS, errno, "remove %s", to);
@@ -62,7 +61,7 @@ static int freeze(struct pv_stage *s, const char *name, struct pv_err *err)
         for (size_t i = 0; i < s->n_roots; i++) {
                 pv_auto_free char *now = pv_baseline_file(i);
                 pv_auto_free char *kept = pv_baseline_snapshot(i, pv_stage_top(s)->number);
-                if (share_file(s->fd.fd, now, s->fd.fd, kept, err) < 0)
+                if (pv_stage_share_file(s->fd.fd, now, s->fd.fd, kept, err) < 0)
                         return -1;
         }
         pv_stage_top(s)->name = name ? pv_strdup(name) : NULL;
@@ -93,11 +92,10 @@ int pv_stage_checkpoint(struct pv_stage *s, const char *name, struct pv_err *err
 
 int pv_stage_checkpoints(const struct pv_stage *s, struct pv_strv *names, struct pv_err *err)
 {
-        (void)err;
         for (size_t k = 0; k < s->n_layers; k++)
                 if (s->layers[k].name)
                         pv_strv_add(names, s->layers[k].name);
-        return 0;
+        return pv_snapshots_list(s, names, err);
 }
 
 /* How many of the parent's layers, from the oldest, the fork stands on; freezes the top when it is to be one. */
@@ -114,7 +112,7 @@ static int count_layers(struct pv_stage *parent, const char *checkpoint, size_t 
         return 0;
 }
 
-static void copy_layers(const struct pv_stage *parent, size_t n, struct pv_stage *child)
+void pv_stage_stand_on(const struct pv_stage *parent, size_t n, struct pv_stage *child)
 {
         for (size_t k = 0; k < n; k++) {
                 const struct pv_stage_layer *l = &parent->layers[k];
@@ -136,7 +134,7 @@ static int share_preimages(struct pv_stage *child, struct pv_err *err)
                 return pv_err_set(err, PV_ERR_SYS, errno, "open %s", newest->from);
         for (size_t i = 0; i < child->n_roots; i++) {
                 pv_auto_free char *kept = pv_baseline_snapshot(i, newest->number), *mine = pv_baseline_file(i);
-                if (share_file(owner, kept, child->fd.fd, mine, err) < 0)
+                if (pv_stage_share_file(owner, kept, child->fd.fd, mine, err) < 0)
                         return -1;
         }
         return 0;
@@ -175,7 +173,7 @@ int pv_stage_fork(struct pv_stage *parent, const char *checkpoint, const char *d
                 return -1;
         for (size_t i = 0; i < parent->n_roots; i++)
                 pv_stage_add_root(child, &parent->roots[i].root);
-        copy_layers(parent, n, child);
+        pv_stage_stand_on(parent, n, child);
         if (pv_stage_lay_out(child, dir, err) < 0 || share_preimages(child, err) < 0 || find_runs(child, err) < 0 ||
             register_fork(child, err) < 0 || pv_stage_write_state(child, err) < 0)
                 return -1;

@@ -265,6 +265,10 @@ int pv_stage_view_overlays(struct pv_stage *s, const char *throwaway_dir, const 
         for (size_t i = 0; i < s->n_roots; i++) {
                 struct pv_overlay *o = &s->views[i];
                 put_frozen(s, i, s->n_layers, o);
+                if (s->view_copies) {
+                        free(o->frozen[0]);
+                        o->frozen[0] = pv_strf("%s/%zu/staged", s->view_copies, i);
+                }
                 o->upper = pv_strf("%s/%zu/upper", throwaway_dir, i);
                 o->work = pv_strf("%s/%zu/work", throwaway_dir, i);
                 pv_auto_fd top = openat(pv_layer_fd(s, i, s->n_layers - 1).fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

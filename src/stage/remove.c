@@ -8,6 +8,7 @@
 #include <string.h>
 #include "base/fd.h"
 #include "stage/layers.h"
+#include "stage/snapshot.h"
 #include "stage/state.h"
 
 static int remove_contents(struct pv_stage *s, struct pv_err *err)
@@ -31,7 +32,7 @@ int pv_stage_remove(struct pv_stage *s, struct pv_err *err)
         unsigned up_to = 0;
         if (!s->taken)
                 return pv_err_set(err, PV_ERR_BUSY, 0, "stage %s is in use", s->dir);
-        if (pv_dependents_find(s, &up_to, err) < 0)
+        if (pv_snapshots_remove(s, err) < 0 || pv_dependents_find(s, &up_to, err) < 0)
                 return -1;
         if (up_to > 0) {
                 (void)pv_err_set(err, PV_ERR_BUSY, 0, "another job was forked from stage %s and stands on it", s->dir);

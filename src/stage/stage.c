@@ -84,6 +84,7 @@ void pv_stage_close(struct pv_stage *s)
         for (size_t i = 0; s->beside_views && i < s->n_roots; i++)
                 pv_pathfd_closep(&s->beside_views[i]);
         free(s->beside_views);
+        free(s->view_copies);
         pv_fd_closep(&s->watch.fd);
         pv_fd_closep(&s->decide_fd);
         pv_fd_closep(&s->lock_fd); /* with the last copy of it goes the lock */

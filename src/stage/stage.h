@@ -38,7 +38,8 @@ enum pv_stage_lock {
         PV_STAGE_DISCARD, /* the same, to remove it: nothing is written before, for there may be no room to write */
 };
 
-struct pv_stage; /* opaque; open descriptors of the stage directory, its roots' targets and layers */
+struct pv_freezer; /* apply.h */
+struct pv_stage;   /* opaque; open descriptors of the stage directory, its roots' targets and layers */
 
 /* Makes a new stage in dir (made when missing; else it must be empty) for these roots and takes its lock. */
 int pv_stage_create(const char *dir, const struct pv_root *roots, size_t n_roots, struct pv_stage **out,
@@ -86,6 +87,13 @@ int pv_stage_view_overlays(struct pv_stage *s, const char *throwaway_dir, const 
                            struct pv_err *err);
 
 /*
+ * The same for a stage that was opened with PV_STAGE_DECIDE: views show, from now on, a copy of what is staged at this
+ * moment, made in throwaway_dir while the command stands still. Others may decide on the stage again afterwards.
+ */
+int pv_stage_copy_for_views(struct pv_stage *s, const char *throwaway_dir, const struct pv_freezer *freezer,
+                            struct pv_err *err);
+
+/*
  * At stop: walks the upper layers, records the preimage of each changed path that has none yet, and what is
  * suspect (target's ctime at or after T0, ancestors that are not the host's any more, a clock step, another
  * boot). views[i] is the still-mounted view of root i or {-1}; views may be NULL (nothing is mounted any
@@ -98,7 +106,14 @@ int pv_stage_checkpoint(struct pv_stage *s, const char *name, struct pv_err *err
 /* A new stage in dir that stands on parent's layers up to the checkpoint (NULL: freezes now). O(1). */
 int pv_stage_fork(struct pv_stage *parent, const char *checkpoint, const char *dir, struct pv_stage **out,
                   struct pv_err *err);
-/* Names of the checkpoints, oldest first. */
+/*
+ * A checkpoint of a stage that was opened with PV_STAGE_DECIDE: a copy of what is staged, made while the command stands
+ * still. Forks stand on the stage that pv_stage_snapshot_dir() names, at its checkpoint of the same name.
+ */
+int pv_stage_snapshot(struct pv_stage *s, const char *name, const struct pv_freezer *freezer, struct pv_err *err);
+/* NULL: there is none of that name. The caller's. */
+char *pv_stage_snapshot_dir(const char *stage_dir, const char *name);
+/* Names of the checkpoints, oldest first: those made while nothing ran, then the others. */
 int pv_stage_checkpoints(const struct pv_stage *s, struct pv_strv *names, struct pv_err *err);
 
 /*

@@ -64,6 +64,7 @@ struct pv_stage {
         struct pv_clockwatch watch;
         struct pv_overlay *overlays; /* handed out, n_roots each; NULL until asked for */
         struct pv_overlay *views;
+        char *view_copies; /* where copies of the uppers are that views stand on; NULL: on the uppers */
 };
 
 /* A stage with nothing in it; then its roots, then its layers. */
@@ -87,6 +88,11 @@ void pv_stage_give_back(struct pv_stage *s);
  * PV_ERR_BUSY. Held already: nothing to do.
  */
 int pv_stage_take_decide(struct pv_stage *s, struct pv_err *err);
+
+/* Gives a new stage with roots the oldest n layers of another one to stand on, and a layer of its own on top. */
+void pv_stage_stand_on(const struct pv_stage *parent, size_t n, struct pv_stage *child);
+/* The same file under another name, instead of what is there; a missing one is none. */
+int pv_stage_share_file(int from_dir, const char *from, int to_dir, const char *to, struct pv_err *err);
 
 /* Makes the directories of a new stage with roots and layers in dir and takes its lock; all but stage.json. */
 int pv_stage_lay_out(struct pv_stage *s, const char *dir, struct pv_err *err);
