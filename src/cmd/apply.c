@@ -3,12 +3,14 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "cmd/apply_report.h"
+#include "cmd/commits.h"
 #include "cmd/resolve.h"
 
 struct apply_options {
         struct pv_strv path, include, exclude;
         struct pv_ways_out ways;
-        bool all, ignored, git_raw, keep_times, dry_run, json;
+        char *branch;
+        bool all, ignored, git_raw, commits, rewritten, keep_times, dry_run, json;
 };
 
 static const struct pv_opt options[] = {
@@ -42,6 +44,21 @@ static const struct pv_opt options[] = {
           .type = PV_OPT_FLAG,
           .field = offsetof(struct apply_options, git_raw),
           .help = "Git directories too, literally, file by file." },
+        { .name = "commits",
+          .type = PV_OPT_FLAG,
+          .field = offsetof(struct apply_options, commits),
+          .help = "Commits on branches and tags, as git brings them over; the files of the checked-out branch with "
+                  "them.",
+          .group = "Commits" },
+        { .name = "branch",
+          .type = PV_OPT_TEXT,
+          .arg = "NAME",
+          .field = offsetof(struct apply_options, branch),
+          .help = "With --commits: what the job has checked out, to this branch alone; no file is touched." },
+        { .name = "rewritten",
+          .type = PV_OPT_FLAG,
+          .field = offsetof(struct apply_options, rewritten),
+          .help = "With --commits: branches whose history the job rewrote (amend, rebase, reset), too." },
         { .name = "merge",
           .type = PV_OPT_FLAG,
           .field = offsetof(struct apply_options, ways.merge),
@@ -112,86 +129,180 @@ static int hint_at_ways_out(const struct pv_decision *d, const struct pv_apply_r
                            id);
 }
 
-static int publish(struct pv_decision *d, const struct apply_options *o, const struct pv_select *what,
-                   struct pv_resolution *resolved, struct pv_apply_result *r, struct pv_err *err)
+/* One apply on its way. */
+struct act {
+        struct pv_decision d;
+        const struct apply_options *o;
+        struct pv_select what;
+        struct pv_resolution resolved;
+        struct pv_cmd_commits *commits; /* NULL without --commits */
+        struct pv_apply_result r;
+};
+
+static int select_files(struct act *a, struct pv_err *err)
 {
-        const struct pv_apply_options how = { .keep_times = o->keep_times,
-                                              .dry_run = o->dry_run,
-                                              .freezer = d->beside.job && !o->dry_run ? &d->beside.freezer : NULL };
-        if (d->beside.job && pv_ways_out_asked(&o->ways))
+        if (!pv_ways_out_asked(&a->o->ways))
+                return pv_decision_select(&a->d, "apply", &a->what, err);
+        if (a->d.beside.job)
                 return pv_err_set(
                         err, PV_ERR_BUSY, 0,
                         "apply: job %s still runs: --merge, --markers and --overwrite wait until it has ended",
-                        d->job->id);
-        if (!pv_ways_out_asked(&o->ways)) {
-                if (pv_decision_select(d, "apply", what, err) < 0)
-                        return -1;
-        } else if (pv_resolve(d, what, &o->ways, resolved, r, err) < 0) {
+                        a->d.job->id);
+        return pv_resolve(&a->d, &a->what, &a->o->ways, &a->resolved, &a->r, err);
+}
+
+static struct pv_apply_options options_of(const struct act *a)
+{
+        bool held = a->d.beside.job && !a->o->dry_run;
+        return (struct pv_apply_options){ .keep_times = a->o->keep_times,
+                                          .dry_run = a->o->dry_run,
+                                          .freezer = held ? &a->d.beside.freezer : NULL };
+}
+
+static int publish(struct act *a, struct pv_err *err)
+{
+        const struct pv_apply_options how = options_of(a);
+        return a->d.n_selected ? pv_apply(a->d.stage, a->d.changes, a->d.selected, &how, &a->r, err) : 0;
+}
+
+/* Commits, and the files that go with them. However it ends, the host's repository is as it was, or as it shall be. */
+static int land(struct act *a, struct pv_err *err)
+{
+        const struct pv_apply_options how = options_of(a);
+        struct pv_commits *c = &a->commits->commits;
+        c->n_files = a->d.n_selected;
+        if (!pv_commits_any(c) && a->d.n_selected == 0)
+                return pv_cmd_commits_refused(a->commits, err);
+        if (pv_commits_check(c, a->commits->as_it_was, &a->r, err) < 0)
                 return -1;
+        return a->o->dry_run ? publish(a, err) : pv_commits_land(c, a->d.changes, a->d.selected, &how, &a->r, err);
+}
+
+/* What was prepared and did not land is taken back, whatever the reason. */
+static int apply_commits(struct act *a, struct pv_err *err)
+{
+        const struct pv_carry_options how = { .job = a->d.job->id,
+                                              .branch = a->o->branch,
+                                              .rewritten = a->o->rewritten };
+        if (pv_cmd_commits_prepare(&a->d, &how, a->commits, err) < 0)
+                return -1;
+        a->what.also = a->commits->also;
+        int done = select_files(a, err) < 0 ? -1 : land(a, err);
+        pv_commits_abandon(&a->commits->commits);
+        return done;
+}
+
+static int apply_files(struct act *a, struct pv_err *err)
+{
+        return select_files(a, err) < 0 ? -1 : publish(a, err);
+}
+
+static int note(struct act *a, int done, struct pv_err *err)
+{
+        if (a->o->dry_run)
+                return 0;
+        if (done < 0) {
+                note_refusal(&a->d, &a->r);
+                return 0;
         }
-        if (d->n_selected && pv_apply(d->stage, d->changes, d->selected, &how, r, err) < 0)
-                return -1;
-        return o->dry_run ? 0 : pv_resolution_settle_moot(d, resolved, err);
+        if (a->r.batch[0] || a->resolved.n_moot)
+                note_batch(&a->d, &a->r, &a->resolved);
+        if (a->commits && *a->commits->commits.id)
+                pv_job_event(a->d.job, "commits",
+                             json_pack("{s:s, s:o}", "batch", a->commits->commits.id, "references",
+                                       pv_cmd_commits_json(a->commits)));
+        return pv_resolution_settle_moot(&a->d, &a->resolved, err);
+}
+
+/* For people or as JSON. */
+static int show(const struct act *a, bool refused, struct pv_err *err)
+{
+        const struct pv_apply_outcome outcome = { .decision = &a->d,
+                                                  .result = &a->r,
+                                                  .resolved = &a->resolved,
+                                                  .commits = a->commits,
+                                                  .dry_run = a->o->dry_run,
+                                                  .refused = refused };
+        if (a->o->json)
+                return pv_cmd_print_json(pv_apply_report_json(&outcome), err);
+        if (!refused)
+                return pv_apply_report(&outcome, err);
+        pv_cmd_say_conflicts(a->d.stage, &a->r);
+        return 0;
 }
 
 /* The job goes on, or ends, meanwhile: what it has staged is not what was looked at. */
 #define AGAIN 1
 #define TRIES 20
 
-static int decide(struct pv_decision *d, const struct apply_options *o, const struct pv_select *what,
-                  struct pv_apply_result *r, struct pv_err *err)
+static int decide(struct act *a, struct pv_err *err)
 {
-        pv_auto_resolution resolved = { 0 };
-        int done = publish(d, o, what, &resolved, r, err);
-        if (done < 0 && (r->moved || (err->kind == PV_ERR_STATE && d->beside.job)))
+        int done = a->commits ? apply_commits(a, err) : apply_files(a, err);
+        if (done < 0 && (a->r.moved || (err->kind == PV_ERR_STATE && a->d.beside.job)))
                 return AGAIN;
         if (done < 0 && err->kind != PV_ERR_CONFLICT)
                 return -1;
-        if (done < 0 && !o->dry_run)
-                note_refusal(d, r);
-        if (done == 0 && (r->batch[0] || resolved.n_moot) && !o->dry_run)
-                note_batch(d, r, &resolved);
         struct pv_err why = PV_ERR_INIT;
-        int shown = o->json    ? pv_cmd_print_json(pv_apply_report_json(d, r, &resolved, o->dry_run, done < 0), &why)
-                    : done < 0 ? (pv_cmd_say_conflicts(d->stage, r), 0)
-                               : pv_apply_report(d, r, &resolved, o->dry_run, &why);
-        if (shown < 0)
+        if (note(a, done, &why) < 0 || show(a, done < 0, &why) < 0) {
                 *err = why;
-        else if (done < 0)
-                (void)hint_at_ways_out(d, r, &o->ways, err);
-        return shown < 0 ? -1 : done;
+                return -1;
+        }
+        if (done < 0 && a->r.n_conflicts && !*err->hint)
+                (void)hint_at_ways_out(&a->d, &a->r, &a->o->ways, err);
+        return done;
+}
+
+static int check_options(const struct apply_options *o, struct pv_err *err)
+{
+        bool files = o->all || o->path.n || o->include.n || o->ways.overwrite.n;
+        if (!o->commits && (o->branch || o->rewritten))
+                return pv_err_set(err, PV_ERR_USAGE, 0, "apply: --%s goes with --commits",
+                                  o->branch ? "branch" : "rewritten");
+        if (o->branch && (files || o->rewritten))
+                return pv_err_set(err, PV_ERR_USAGE, 0, "apply: --branch takes commits to one branch and nothing else");
+        if (o->commits && o->git_raw)
+                return pv_err_set(err, PV_ERR_USAGE, 0,
+                                  "apply: --commits and --git-raw are two ways for the same thing");
+        if (files || o->commits)
+                return 0;
+        pv_err_set(err, PV_ERR_USAGE, 0, "apply: what? nothing was asked for");
+        return pv_err_hint(err, "pvisor apply --all, or --path PATH, or --include GLOB, or --commits");
+}
+
+static void act_finip(struct act *a)
+{
+        pv_apply_result_fini(&a->r);
+        pv_resolution_fini(&a->resolved);
+        pv_decision_fini(&a->d);
 }
 
 static int apply(const struct apply_options *o, const struct pv_args *args, struct pv_err *err)
 {
-        struct pv_apply_result r = { 0 };
-        pv_auto_decision d = { 0 };
+        pv_auto_cmd_commits commits = { 0 };
+        __attribute__((cleanup(act_finip))) struct act a = { .o = o, .commits = o->commits ? &commits : NULL };
         /* The lists stay the option table's; what is to be overwritten is asked for. */
         pv_auto_free char **paths = pv_calloc(o->path.n + o->ways.overwrite.n + 1, sizeof *paths);
         for (size_t i = 0; i < o->path.n + o->ways.overwrite.n; i++)
                 paths[i] = i < o->path.n ? o->path.v[i] : o->ways.overwrite.v[i - o->path.n];
-        const struct pv_select what = { .all = o->all,
-                                        .ignored = o->ignored,
-                                        .git_raw = o->git_raw,
-                                        .path = { .v = paths, .n = o->path.n + o->ways.overwrite.n },
-                                        .include = o->include,
-                                        .exclude = o->exclude };
-        if (pv_decision_open(args, "apply", PV_DECISION_ANY_TIME, &d, err) < 0)
+        a.what = (struct pv_select){ .all = o->all,
+                                     .ignored = o->ignored,
+                                     .git_raw = o->git_raw,
+                                     .path = { .v = paths, .n = o->path.n + o->ways.overwrite.n },
+                                     .include = o->include,
+                                     .exclude = o->exclude };
+        if (pv_decision_open(args, "apply", PV_DECISION_ANY_TIME, &a.d, err) < 0)
                 return -1;
-        if (d.changes->n == 0 && d.job->dropped)
-                return pv_err_set(err, PV_ERR_STATE, 0, "apply: job %s was dropped: nothing is left of it", d.job->id);
-        int done = decide(&d, o, &what, &r, err);
-        pv_apply_result_fini(&r);
-        return done;
+        if (a.d.changes->n == 0 && a.d.job->dropped)
+                return pv_err_set(err, PV_ERR_STATE, 0, "apply: job %s was dropped: nothing is left of it",
+                                  a.d.job->id);
+        return decide(&a, err);
 }
 
 static int run(const void *opts, const struct pv_args *args, struct pv_err *err)
 {
         const struct apply_options *o = opts;
-        if (!o->all && o->path.n + o->ways.overwrite.n == 0 && o->include.n == 0) {
-                pv_err_set(err, PV_ERR_USAGE, 0, "apply: what? nothing was asked for");
-                return pv_err_hint(err, "pvisor apply --all, or --path PATH, or --include GLOB");
-        }
+        if (check_options(o, err) < 0)
+                return -1;
         int done = AGAIN;
         for (int i = 0; i < TRIES && done == AGAIN; i++) {
                 pv_err_clear(err);
@@ -205,6 +316,10 @@ static const char *const examples[] = {
         "take everything of the newest job",
         "pvisor apply last --path src --exclude '*.lock'",
         "take a part",
+        "pvisor apply --commits",
+        "take the commits, and the files that they changed",
+        "pvisor apply --commits --branch agent/fix",
+        "take what the job has checked out to a branch of its own",
         "pvisor apply --all --dry-run",
         "see first what would conflict",
         "pvisor apply --all --merge",
@@ -226,7 +341,11 @@ const struct pv_command pv_cmd_apply = {
                 "it what was merged or overwritten, to the byte.\n\n"
                 "What runs on the host by itself (git hooks and configuration, .envrc, editor tasks, agent settings) "
                 "is "
-                "left staged unless its path is named.",
+                "left staged unless its path is named.\n\n"
+                "--commits brings commits over as a fetch does: packed inside the job, checked by git on the host, "
+                "branches moved only forward and only where you have not moved them (else to a branch pvisor/JOB). "
+                "Files that the commits of the checked-out branch changed are published with them, under the same rule "
+                "of conflicts. Configuration, hooks, stash and notes stay in the job.",
         .options = options,
         .options_size = sizeof(struct apply_options),
         .style = PV_ARGS_MIXED,

@@ -181,25 +181,34 @@ static void put_repo(struct pv_str *b, const struct pv_decision *d, const struct
 }
 
 /* Commits by their names, never objects and index bytes as files. Git is asked only when references moved. */
-static void put_left_git(struct pv_str *b, const struct pv_decision *d)
+static void put_left_git(struct pv_str *b, const struct pv_decision *d, const struct pv_cmd_commits *commits)
 {
         pv_auto_free struct pv_git_repo *repos = NULL;
         size_t n = 0, more = 0;
         if (count_left(d, PV_LEFT_GIT) == 0)
                 return;
-        pv_str_put(b, "  git's own directory; --git-raw takes it literally\n");
+        if (commits)
+                return; /* told already */
+        pv_str_put(b, "  git's own directory; --commits brings commits over, --git-raw takes it literally\n");
         pv_git_repos_find(d->verdicts.change, d->verdicts.item, d->verdicts.n, REPOS_SHOWN, &repos, &n, &more);
         for (size_t i = 0; i < n && d->result && d->host; i++)
                 put_repo(b, d, &repos[i]);
 }
 
-static void put_left(struct pv_str *b, const struct pv_decision *d)
+/* With --commits what is left of git's own directory was told in git's words. */
+static bool any_left(const struct pv_decision *d, const struct pv_cmd_commits *commits)
 {
-        if (d->n_selected == d->changes->n)
+        size_t left = d->changes->n - d->n_selected;
+        return left > (commits ? count_left(d, PV_LEFT_GIT) : 0);
+}
+
+static void put_left(struct pv_str *b, const struct pv_decision *d, const struct pv_cmd_commits *commits)
+{
+        if (!any_left(d, commits))
                 return;
         pv_str_put(b, "left staged:\n");
         put_left_paths(b, d, PV_LEFT_HOST_RUNS);
-        put_left_git(b, d);
+        put_left_git(b, d, commits);
         put_left_ignored(b, d);
         put_left_paths(b, d, PV_LEFT_EXCLUDED);
         put_left_paths(b, d, PV_LEFT_NOT_ASKED);
@@ -210,14 +219,16 @@ static void put_left(struct pv_str *b, const struct pv_decision *d)
         }
 }
 
-static void put_next(struct pv_str *b, const struct pv_decision *d, bool dry_run)
+static void put_next(struct pv_str *b, const struct pv_decision *d, const struct pv_cmd_commits *commits, bool dry_run)
 {
         const char *id = d->job->id;
-        bool left = d->n_selected < d->changes->n;
-        if (dry_run || (d->n_selected == 0 && !left))
+        bool left = any_left(d, commits), taken = d->n_selected || (commits && pv_commits_any(&commits->commits));
+        if (dry_run || (!taken && !left))
                 return;
         pv_str_put(b, "next:\n");
-        if (d->n_selected)
+        if (commits && taken)
+                pv_cmd_commits_next(commits, b);
+        if (taken)
                 pv_str_putf(b, "  pvisor undo %s     take it back\n", id);
         if (left)
                 pv_str_putf(b,
@@ -244,24 +255,30 @@ static void put_resolved(struct pv_str *b, const struct pv_decision *d, const st
                 pv_str_putf(b, "  ... and %zu more (--json lists all)\n", resolved->n - RESOLVED_SHOWN);
 }
 
-int pv_apply_report(const struct pv_decision *d, const struct pv_apply_result *r, const struct pv_resolution *resolved,
-                    bool dry_run, struct pv_err *err)
+int pv_apply_report(const struct pv_apply_outcome *o, struct pv_err *err)
 {
         pv_auto_str text = { 0 };
-        put_taken(&text, d, r, dry_run);
-        put_resolved(&text, d, resolved);
-        put_left(&text, d);
-        put_next(&text, d, dry_run);
+        if (o->commits)
+                pv_cmd_commits_report(o->commits, o->dry_run, &text);
+        if (!o->commits || o->decision->n_selected)
+                put_taken(&text, o->decision, o->result, o->dry_run);
+        put_resolved(&text, o->decision, o->resolved);
+        put_left(&text, o->decision, o->commits);
+        put_next(&text, o->decision, o->commits, o->dry_run);
         return pv_cmd_print(&text, err);
 }
 
-json_t *pv_apply_report_json(const struct pv_decision *d, const struct pv_apply_result *r,
-                             const struct pv_resolution *resolved, bool dry_run, bool refused)
+json_t *pv_apply_report_json(const struct pv_apply_outcome *o)
 {
-        return json_pack("{s:s, s:s?, s:b, s:b, s:o, s:o, s:I, s:b, s:b, s:o, s:o, s:o, s:o}", "job", d->job->id,
-                         "batch", r->batch[0] ? r->batch : NULL, "dry_run", dry_run, "refused", refused, "selected",
+        const struct pv_decision *d = o->decision;
+        const struct pv_apply_result *r = o->result;
+        const char *id = o->commits ? o->commits->commits.id : "";
+        const char *batch = r->batch[0] ? r->batch : id[0] ? id : NULL;
+        return json_pack("{s:s, s:s?, s:b, s:b, s:o, s:o, s:I, s:b, s:b, s:o, s:o, s:o, s:o, s:o*}", "job", d->job->id,
+                         "batch", batch, "dry_run", o->dry_run, "refused", o->refused, "selected",
                          pv_decision_selected_json(d), "left", pv_decision_left_json(d), "applied",
                          (json_int_t)r->applied, "weaker", r->weaker, "partly", r->partly, "ignore_known",
                          json_boolean(d->verdicts.ignore_known), "conflicts", pv_cmd_conflicts_json(d->stage, r),
-                         "resolved", pv_resolution_json(resolved), "paused_ms", pv_cmd_pause_json(&d->beside));
+                         "resolved", pv_resolution_json(o->resolved), "paused_ms", pv_cmd_pause_json(&d->beside),
+                         "commits", o->commits ? pv_cmd_commits_json(o->commits) : NULL);
 }

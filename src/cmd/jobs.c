@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/own_files.h"
+#include "job/commits.h"
 #include "policy/workspace.h"
 #include "stage/change.h"
 
@@ -47,11 +48,11 @@ static int check_staged(const struct pv_job *job, const char *verb, struct pv_er
         return 0;
 }
 
-/* Finishes what a crash left, and says so in one line. */
-static int recover(struct pv_job *job, struct pv_stage *s, struct pv_err *err)
+/* Finishes what a crash left, and says so in a line each. */
+static int finish_cut_short(const struct pv_job *job, struct pv_stage *s, bool *any, struct pv_err *err)
 {
-        const char *did = NULL;
-        if (pv_apply_recover(s, &did, err) < 0) {
+        const char *did[2] = { 0 };
+        if (pv_apply_recover(s, &did[0], err) < 0) {
                 (void)pv_err_wrap(err, "finish a batch that was cut short");
                 return err->kind == PV_ERR_BUSY
                                ? -1
@@ -59,11 +60,24 @@ static int recover(struct pv_job *job, struct pv_stage *s, struct pv_err *err)
                                              "pvisor undo --abandon %s gives it up and says where each version lies",
                                              job->id);
         }
-        if (!did)
-                return 0;
-        pv_log_note("%s", did);
-        pv_job_event(job, "recovered", json_pack("{s:s}", "what", did));
-        return pv_cmd_recount(job, s, err);
+        if (pv_commits_recover(s, &did[1], err) < 0)
+                return pv_err_wrap(err, "finish an import of commits that was cut short");
+        for (size_t i = 0; i < sizeof did / sizeof *did; i++) {
+                if (!did[i])
+                        continue;
+                pv_log_note("%s", did[i]);
+                pv_job_event(job, "recovered", json_pack("{s:s}", "what", did[i]));
+        }
+        *any = did[0] || did[1];
+        return 0;
+}
+
+static int recover(struct pv_job *job, struct pv_stage *s, struct pv_err *err)
+{
+        bool any;
+        if (finish_cut_short(job, s, &any, err) < 0)
+                return -1;
+        return any ? pv_cmd_recount(job, s, err) : 0;
 }
 
 int pv_cmd_stage_take(struct pv_job *job, const char *verb, struct pv_stage **out, struct pv_err *err)
@@ -95,6 +109,7 @@ static int try_decide(struct pv_job *job, const char *verb, struct pv_beside *b,
                       struct pv_err *err)
 {
         pv_auto_stage s = NULL;
+        bool did;
         if (job->state != PV_JOB_RUNNING)
                 return pv_cmd_stage_take(job, verb, out, err);
         if (pv_beside_open(job, b, err) < 0)
@@ -102,13 +117,8 @@ static int try_decide(struct pv_job *job, const char *verb, struct pv_beside *b,
         pv_own_files_open(); /* after that no connection is taken from us */
         if (pv_beside_open_stage(b, &s, err) < 0)
                 return -1;
-        const char *did = NULL;
-        if (pv_apply_recover(s, &did, err) < 0)
-                return pv_err_wrap(err, "finish a batch that was cut short");
-        if (did) {
-                pv_log_note("%s", did);
-                pv_job_event(job, "recovered", json_pack("{s:s}", "what", did));
-        }
+        if (finish_cut_short(job, s, &did, err) < 0)
+                return -1;
         *out = pv_steal(&s);
         return 0;
 }
@@ -160,7 +170,7 @@ static void recover_first(struct pv_job *job, struct pv_stage **s)
         struct pv_err why = PV_ERR_INIT;
         if (pv_apply_recover_targets(*s, &why) < 0)
                 pv_log_warn("%s%s%s", why.msg, *why.hint ? "; " : "", why.hint);
-        if (!pv_apply_is_unfinished(*s))
+        if (!pv_apply_is_unfinished(*s) && !pv_commits_are_unfinished(*s))
                 return;
         pv_auto_stage taken = NULL;
         if (pv_cmd_stage_take(job, "look", &taken, &why) < 0)

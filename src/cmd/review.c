@@ -141,9 +141,14 @@ static void put_next(const struct pv_review *r, struct pv_str *out)
         pv_str_putf(out,
                     "  pvisor diff %s\n"
                     "  pvisor inspect %s -- COMMAND     try the result, contained\n"
-                    "  pvisor apply %s --all            or --path PATH\n"
-                    "  pvisor drop %s\n",
-                    job, job, job, job);
+                    "  pvisor apply %s --all            or --path PATH\n",
+                    job, job, job);
+        if (r->n_commits)
+                pv_str_putf(out, "  pvisor apply %s --commits        %zu commit%s, and their files\n", job,
+                            r->n_commits, r->n_commits == 1 ? "" : "s");
+        else if (r->has_commits)
+                pv_str_putf(out, "  pvisor apply %s --commits        branches and tags\n", job);
+        pv_str_putf(out, "  pvisor drop %s\n", job);
 }
 
 static void put_unstaged(const struct pv_review *r, struct pv_str *out)
@@ -155,7 +160,7 @@ static void put_unstaged(const struct pv_review *r, struct pv_str *out)
                                        : "  not staged: what the command wrote is in place already\n");
 }
 
-static void put_all(const struct pv_review *r, struct pv_str *out)
+static void put_all(struct pv_review *r, struct pv_str *out)
 {
         put_header(r, out);
         if (r->look.stage) {

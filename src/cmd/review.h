@@ -24,6 +24,8 @@ struct pv_review {
         json_t *bundle;
         struct pv_screen screen;
         bool all_paths, verbose;
+        bool has_commits; /* apply --commits would find something */
+        size_t n_commits; /* so many, as far as they were counted */
 };
 
 /* review_conflicts.c */
@@ -37,7 +39,8 @@ void pv_review_put_changes(const struct pv_review *r, struct pv_str *out);
 void pv_review_put_attention(const struct pv_review *r, struct pv_str *out);
 json_t *pv_review_attention_json(const struct pv_review *r);
 /* review_git.c */
-void pv_review_put_git(const struct pv_review *r, struct pv_str *out);
+/* Fills has_commits and n_commits, too. */
+void pv_review_put_git(struct pv_review *r, struct pv_str *out);
 /* review_limits.c */
 void pv_review_put_profile(const struct pv_review *r, struct pv_str *out);
 void pv_review_put_limits(const struct pv_review *r, struct pv_str *out);

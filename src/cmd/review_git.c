@@ -205,7 +205,21 @@ static void put_bare_facts(struct pv_str *out, const struct pv_git_repo *repo, c
         pv_str_putc(out, '\n');
 }
 
-static void put_repo(const struct pv_review *r, struct pv_str *out, const struct pv_git_repo *repo)
+/* What apply --commits would find: put_next() offers it. */
+static void note_offer(struct pv_review *r, const struct pv_git_words *w)
+{
+        for (size_t i = 0; i < w->n_refs; i++) {
+                const struct pv_git_ref *ref = &w->ref[i];
+                if (ref->kind == PV_GIT_REF_DELETED ||
+                    !(pv_str_has_prefix(ref->name, "refs/heads/") || pv_str_has_prefix(ref->name, "refs/tags/") ||
+                      pv_streq(ref->name, "HEAD")))
+                        continue;
+                r->n_commits += ref->counted && !same_place(w, ref) ? ref->ahead : 0;
+                r->has_commits = true;
+        }
+}
+
+static void put_repo(struct pv_review *r, struct pv_str *out, const struct pv_git_repo *repo)
 {
         const struct pv_verdicts *v = &r->look.verdicts;
         const struct pv_path_change *first = &v->change[repo->first];
@@ -227,6 +241,8 @@ static void put_repo(const struct pv_review *r, struct pv_str *out, const struct
                 pv_str_putf(&text, "  a %s is under way\n", repo->operation);
         if (r->look.result && r->look.host)
                 pv_git_words_make(&r->look.view, &r->look.base, worktree, repo, &w);
+        if (!repo->added && !repo->gone)
+                note_offer(r, &w);
         put_head(&text, &w);
         put_refs(r, &text, &w);
         put_staged(&text, &w);
@@ -241,7 +257,7 @@ static void put_repo(const struct pv_review *r, struct pv_str *out, const struct
                 pv_str_put_bytes(out, text.s, text.len);
 }
 
-void pv_review_put_git(const struct pv_review *r, struct pv_str *out)
+void pv_review_put_git(struct pv_review *r, struct pv_str *out)
 {
         pv_auto_free struct pv_git_repo *repo = NULL;
         size_t n = 0, more = 0;

@@ -161,9 +161,10 @@ static bool git_is_taken(const struct pv_select *sel, const struct pv_verdict *v
 }
 
 static enum pv_left decide(const struct pv_select *sel, const struct places *places, const struct pv_path_change *c,
-                           const struct pv_verdict *v)
+                           const struct pv_verdict *v, bool also)
 {
         struct named named = name_of(sel, places, c);
+        named.asked |= also;
         if (!named.asked)
                 return PV_LEFT_NOT_ASKED;
         for (size_t i = 0; i < sel->exclude.n; i++)
@@ -175,7 +176,7 @@ static enum pv_left decide(const struct pv_select *sel, const struct places *pla
                 return git_is_taken(sel, v, c, named) ? PV_LEFT_NOT : PV_LEFT_GIT;
         if (!sel->host_runs && pv_attention_host_runs(v->reasons) && named.len < v->anchor_len)
                 return PV_LEFT_HOST_RUNS;
-        if (v->ignored && !sel->ignored && named.len < v->ignored_len)
+        if (v->ignored && !sel->ignored && !also && named.len < v->ignored_len)
                 return PV_LEFT_IGNORED;
         return PV_LEFT_NOT;
 }
@@ -192,7 +193,7 @@ int pv_select_run(const struct pv_select *sel, const struct pv_verdicts *v, cons
                   struct pv_err *err)
 {
         auto_places places = { 0 };
-        if (!sel->all && sel->path.n == 0 && sel->include.n == 0) {
+        if (!sel->all && !sel->also && sel->path.n == 0 && sel->include.n == 0) {
                 (void)pv_err_set(err, PV_ERR_USAGE, 0, "nothing was selected");
                 return pv_err_hint(err, "--all, --path PATH or --include GLOB says what");
         }
@@ -200,6 +201,6 @@ int pv_select_run(const struct pv_select *sel, const struct pv_verdicts *v, cons
             resolve_all(sel, v, cwd, &places, err) < 0)
                 return -1;
         for (size_t i = 0; i < v->n; i++)
-                left[i] = decide(sel, &places, &v->change[i], &v->item[i]);
+                left[i] = decide(sel, &places, &v->change[i], &v->item[i], sel->also && sel->also[i]);
         return 0;
 }

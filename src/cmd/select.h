@@ -24,8 +24,9 @@
 struct pv_select {
         bool all, ignored, git_raw;
         struct pv_strv path, include, exclude;
-        bool host_runs;  /* diff: what runs on the host by itself is shown like the rest */
-        bool everything; /* drop: nothing is left out for what it is; the lists alone decide */
+        bool host_runs;   /* diff: what runs on the host by itself is shown like the rest */
+        bool everything;  /* drop: nothing is left out for what it is; the lists alone decide */
+        const bool *also; /* apply --commits: files that go with the commits, one a change; or NULL */
 };
 void pv_select_fini(struct pv_select *s);
 

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pvisor undo */
 #include <stdio.h>
+#include <string.h>
 #include "base/json.h"
 #include "base/log.h"
 #include "base/own_files.h"
 #include "base/path.h"
 #include "cmd/jobs.h"
+#include "job/commits.h"
 
 struct undo_options {
         char *batch;
@@ -32,7 +34,8 @@ static const struct pv_opt options[] = {
         { .name = NULL },
 };
 
-static json_t *batches_json(const struct pv_job *job, const struct pv_batch *batches, size_t n)
+static json_t *batches_json(const struct pv_job *job, const struct pv_batch *batches, size_t n,
+                            const struct pv_strv *commits)
 {
         json_t *list = json_array();
         for (size_t i = 0; i < n; i++)
@@ -40,18 +43,39 @@ static json_t *batches_json(const struct pv_job *job, const struct pv_batch *bat
                                             json_pack("{s:s, s:o, s:I, s:b}", "batch", batches[i].id, "at",
                                                       pv_cmd_time(&batches[i].when), "paths",
                                                       (json_int_t)batches[i].n_paths, "undone", batches[i].undone));
-        return json_pack("{s:s, s:o}", "job", job->id, "batches", list);
+        json_t *alone = json_array();
+        for (size_t i = 0; i < commits->n; i++)
+                (void)json_array_append_new(alone, json_string(commits->v[i]));
+        return json_pack("{s:s, s:o, s:o}", "job", job->id, "batches", list, "commits", alone);
+}
+
+/* Imports of commits that published no file are batches, too; the others are their batch. */
+static int list_commits_alone(struct pv_stage *s, const struct pv_batch *batches, size_t n, struct pv_strv *out,
+                              struct pv_err *err)
+{
+        pv_auto_strv all = { 0 };
+        if (pv_commits_list(s, &all, err) < 0)
+                return -1;
+        for (size_t i = 0; i < all.n; i++) {
+                bool is_batch = false;
+                for (size_t k = 0; k < n; k++)
+                        is_batch |= pv_streq(all.v[i], batches[k].id);
+                if (!is_batch)
+                        pv_strv_add(out, all.v[i]);
+        }
+        return 0;
 }
 
 static int show(const struct pv_job *job, struct pv_stage *s, bool json, struct pv_err *err)
 {
         pv_auto_free struct pv_batch *batches = NULL;
         pv_auto_str text = { 0 };
+        pv_auto_strv alone = { 0 };
         size_t n = 0;
-        if (pv_batches_list(s, &batches, &n, err) < 0)
+        if (pv_batches_list(s, &batches, &n, err) < 0 || list_commits_alone(s, batches, n, &alone, err) < 0)
                 return -1;
         if (json)
-                return pv_cmd_print_json(batches_json(job, batches, n), err);
+                return pv_cmd_print_json(batches_json(job, batches, n, &alone), err);
         for (size_t i = 0; i < n; i++) {
                 pv_str_putf(&text, "%s  ", batches[i].id);
                 pv_cmd_put_count(&text, batches[i].n_paths, "path", "paths");
@@ -59,6 +83,8 @@ static int show(const struct pv_job *job, struct pv_stage *s, bool json, struct 
                 pv_cmd_put_age(&text, &batches[i].when);
                 pv_str_putf(&text, " ago%s\n", batches[i].undone ? ", undone" : "");
         }
+        for (size_t i = 0; i < alone.n; i++)
+                pv_str_putf(&text, "%s  commits alone\n", alone.v[i]);
         return pv_cmd_print(&text, err);
 }
 
@@ -68,19 +94,51 @@ static json_t *result_json(const struct pv_job *job, const struct pv_stage *s, c
                          (json_int_t)r->applied, "partly", r->partly, "conflicts", pv_cmd_conflicts_json(s, r));
 }
 
-static void say_done(const struct pv_job *job, const struct pv_apply_result *r)
+static void say_done(const struct pv_job *job, const struct pv_apply_result *r, size_t n_refs)
 {
         pv_auto_str text = { 0 };
+        if (n_refs) {
+                pv_cmd_put_count(&text, n_refs, "reference", "references");
+                pv_str_put(&text, " and ");
+        }
         pv_cmd_put_count(&text, r->applied, "path", "paths");
         pv_log_note("took back batch %s: %s of %s", r->batch, text.s, job->workspace);
         pv_log_note("what it had brought is staged again: pvisor review %s, pvisor drop %s", job->id, job->id);
+}
+
+/*
+ * The import of commits that is to be taken back: the named one, or the newest when no batch of files is newer. NULL:
+ * it is a batch of files alone.
+ */
+static int find_commits(struct pv_stage *s, const char *named, char **out, struct pv_err *err)
+{
+        pv_auto_free struct pv_batch *batches = NULL;
+        pv_auto_strv all = { 0 };
+        const char *newest = "";
+        size_t n = 0;
+        if (pv_batches_list(s, &batches, &n, err) < 0 || pv_commits_list(s, &all, err) < 0)
+                return -1;
+        for (size_t i = 0; i < n; i++)
+                if (!batches[i].undone)
+                        newest = batches[i].id;
+        const char *last = all.n ? all.v[all.n - 1] : NULL;
+        if (named)
+                last = pv_strv_has(&all, named) ? named : NULL;
+        else if (last && strcmp(last, newest) < 0)
+                last = NULL;
+        *out = last ? pv_strdup(last) : NULL;
+        return 0;
 }
 
 static int undo(struct pv_job *job, struct pv_stage *s, const struct undo_options *o, struct pv_apply_result *r,
                 struct pv_err *err)
 {
         struct pv_err ignored = PV_ERR_INIT;
-        int done = pv_undo(s, o->batch, r, err);
+        pv_auto_free char *commits = NULL;
+        size_t n_refs = 0;
+        if (find_commits(s, o->batch, &commits, err) < 0)
+                return -1;
+        int done = commits ? pv_commits_undo(s, commits, r, &n_refs, err) : pv_undo(s, o->batch, r, err);
         if (done < 0 && err->kind != PV_ERR_CONFLICT)
                 return -1;
         if (done < 0) {
@@ -98,7 +156,7 @@ static int undo(struct pv_job *job, struct pv_stage *s, const struct undo_option
         if (done < 0 && !o->json)
                 pv_cmd_say_conflicts(s, r);
         if (done == 0 && !o->json)
-                say_done(job, r);
+                say_done(job, r, n_refs);
         return done;
 }
 
@@ -191,6 +249,7 @@ const struct pv_command pv_cmd_undo = {
         .about =
                 "Takes an applied batch back: every path becomes what it was before, from the originals that were "
                 "kept. "
+                "Commits that it brought go from their branches, which must stand where it left them. "
                 "What you changed since is a conflict: nothing is done, and each is named. The job's version is staged "
                 "again.",
         .options = options,

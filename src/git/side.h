@@ -32,6 +32,8 @@ struct pv_tips {
         size_t n;
 };
 void pv_tips_read(const struct pv_side *s, struct pv_tips *out);
+/* The id of that reference; NULL: there is none. */
+const char *pv_tips_find(const struct pv_tips *t, const char *name);
 static inline void pv_tips_fini(struct pv_tips *t)
 {
         pv_freep(&t->item);

@@ -44,6 +44,13 @@ void pv_tips_read(const struct pv_side *s, struct pv_tips *t)
                 qsort(t->item, t->n, sizeof *t->item, by_name);
 }
 
+const char *pv_tips_find(const struct pv_tips *t, const char *name)
+{
+        const struct pv_tip key = { .name = name };
+        const struct pv_tip *found = t->n ? bsearch(&key, t->item, t->n, sizeof key, by_name) : NULL;
+        return found ? found->id : NULL;
+}
+
 static void add_ref(struct pv_git_words *w, const char *name, const char *old_id, const char *new_id)
 {
         if (pv_str_has_prefix(name, "refs/remotes/")) {

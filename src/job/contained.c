@@ -263,7 +263,7 @@ static void prepare_for_person(struct pv_contained *c)
 }
 
 /* For git: nothing of the person's, no question on a terminal, no lock taken, every repository in the view allowed. */
-static void prepare_for_git(struct pv_contained *c)
+static void prepare_for_git(struct pv_contained *c, uint64_t ms)
 {
         static const char *const fixed[] = {
                 "PATH=" SYSTEM_PATH,     "LANG=C.UTF-8",       "GIT_OPTIONAL_LOCKS=0",
@@ -276,7 +276,7 @@ static void prepare_for_git(struct pv_contained *c)
                 pv_strv_add(&c->plan->env, fixed[i]);
         c->plan->home_mode = PV_HOME_EMPTY;
         c->plan->n_mounts = c->n_all_mounts;
-        c->plan->limits.timeout_ms = GIT_TIME_MS;
+        c->plan->limits.timeout_ms = ms;
 }
 
 int pv_contained_run(struct pv_contained *c, const struct pv_contained_command *command, int *code, struct pv_err *err)
@@ -310,17 +310,26 @@ static int wait_readable(int fd, uint64_t deadline, const sigset_t *mask)
         return ppoll(&p, 1, &t, mask);
 }
 
+/* Where the output of a collected run goes, and how much of it, for how long. */
+struct sink {
+        struct pv_str *text; /* or NULL: to fd */
+        int fd;
+        uint64_t max, n;
+        uint64_t ms;
+};
+
 /* Reads until nobody can write any more. */
-static int collect(int fd, size_t max, const sigset_t *mask, const char *what, struct pv_str *out, struct pv_err *err)
+static int collect(int fd, struct sink *to, const sigset_t *mask, const char *what, struct pv_err *err)
 {
         char buf[65536];
-        uint64_t deadline = pv_clock_monotonic_ms() + GIT_TIME_MS;
+        uint64_t deadline = pv_clock_monotonic_ms() + to->ms;
         for (;;) {
                 int ready = wait_readable(fd, deadline, mask);
                 if (ready < 0 && errno == EINTR)
                         continue;
                 if (ready == 0)
-                        return pv_err_set(err, PV_ERR_INPUT, 0, "%s: took longer than %d s", what, GIT_TIME_MS / 1000);
+                        return pv_err_set(err, PV_ERR_INPUT, 0, "%s: took longer than %d s", what,
+                                          (int)(to->ms / 1000));
                 ssize_t n = ready < 0 ? -1 : read(fd, buf, sizeof buf);
                 if (n < 0 && errno == EINTR)
                         continue;
@@ -328,9 +337,14 @@ static int collect(int fd, size_t max, const sigset_t *mask, const char *what, s
                         return pv_err_set(err, PV_ERR_SYS, errno, "%s: read its output", what);
                 if (n == 0)
                         return 0;
-                if ((size_t)n > max - out->len)
-                        return pv_err_set(err, PV_ERR_INPUT, 0, "%s: said more than %zu bytes", what, max);
-                pv_str_put_bytes(out, buf, (size_t)n);
+                if ((uint64_t)n > to->max - to->n)
+                        return pv_err_set(err, PV_ERR_INPUT, 0, "%s: said more than %llu bytes", what,
+                                          (unsigned long long)to->max);
+                to->n += (uint64_t)n;
+                if (to->text)
+                        pv_str_put_bytes(to->text, buf, (size_t)n);
+                else if (pv_fd_write_all(to->fd, buf, (size_t)n, what, err) < 0)
+                        return -1;
         }
 }
 
@@ -348,8 +362,8 @@ static int input_file(const void *in, size_t len, struct pv_err *err)
         return pv_fd_steal(&fd);
 }
 
-static int run_collected(struct pv_contained *c, char *const argv[], int in, size_t max_out, struct pv_str *out,
-                         struct pv_exit *end, struct pv_err *err)
+static int run_collected(struct pv_contained *c, char *const argv[], int in, struct sink *sink, struct pv_exit *end,
+                         struct pv_err *err)
 {
         int pipefd[2];
         sigset_t mask;
@@ -364,41 +378,58 @@ static int run_collected(struct pv_contained *c, char *const argv[], int in, siz
         if (throwaway_make(c, &t, err) < 0)
                 return -1;
         set_command(c->plan, argv, pv_contained_workspace(c));
-        prepare_for_git(c);
+        prepare_for_git(c, sink->ms);
         auto_boundary b = NULL;
         if (start(c, &t, (int[]){ in < 0 ? null : in, to, null }, false, &b, err) < 0)
                 return -1;
         pv_fd_closep(&to);
-        if (collect(from, max_out, &mask, argv[0], out, err) < 0)
+        if (collect(from, sink, &mask, argv[0], err) < 0)
                 return -1; /* whatever still runs is killed with the boundary */
         return pv_boundary_wait(b, end, err);
+}
+
+static int run_with_input(struct pv_contained *c, char *const argv[], const void *in, size_t in_len, struct sink *to,
+                          int *exit_code, struct pv_err *err)
+{
+        struct pv_exit end = { 0 };
+        pv_auto_fd input = -1;
+        if (in_len > 0 && (input = input_file(in, in_len, err)) < 0)
+                return -1;
+        if (run_collected(c, argv, input, to, &end, err) < 0)
+                return -1;
+        *exit_code = shell_code(&end);
+        return 0;
 }
 
 static int git_run(void *ctx, char *const argv[], const void *in, size_t in_len, size_t max_out, char **out,
                    size_t *out_len, int *exit_code, struct pv_err *err)
 {
-        struct pv_exit end = { 0 };
         pv_auto_str text = { 0 };
-        pv_auto_fd input = -1;
         struct pv_contained *c = ctx;
         if (c->late)
                 return pv_err_set(err, PV_ERR_INPUT, 0, "%s: took longer than %d s before", argv[0],
                                   GIT_TIME_MS / 1000);
-        if (in_len > 0 && (input = input_file(in, in_len, err)) < 0)
-                return -1;
+        struct sink to = { .text = &text, .fd = -1, .max = max_out, .ms = GIT_TIME_MS };
         uint64_t began = pv_clock_monotonic_ms();
-        if (run_collected(c, argv, input, max_out, &text, &end, err) < 0) {
+        if (run_with_input(c, argv, in, in_len, &to, exit_code, err) < 0) {
                 c->late = pv_clock_monotonic_ms() - began >= GIT_TIME_MS;
                 return -1;
         }
-        *exit_code = shell_code(&end);
         *out_len = text.len;
         *out = pv_str_steal(&text);
         return 0;
 }
 
+static int git_run_to(void *ctx, char *const argv[], const void *in, size_t in_len, int out_fd, uint64_t max_out,
+                      unsigned seconds, int *exit_code, struct pv_err *err)
+{
+        struct sink to = { .fd = out_fd, .max = max_out, .ms = seconds * 1000ULL };
+        return run_with_input(ctx, argv, in, in_len, &to, exit_code, err);
+}
+
 void pv_contained_git(struct pv_contained *c, struct pv_git_runner *out)
 {
         out->run = git_run;
+        out->run_to = git_run_to;
         out->ctx = c;
 }

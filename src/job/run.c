@@ -34,8 +34,9 @@
 #include "boundary/boundary.h"
 #include "evidence/record.h"
 #include "job/bundle.h"
-#include "job/kept.h"
+#include "job/commits.h"
 #include "job/control.h"
+#include "job/kept.h"
 #include "job/network.h"
 #include "job/run_report.h"
 #include "job/tally.h"
@@ -218,8 +219,24 @@ static int take_stage(const char *dir, struct pv_stage **out, struct pv_err *err
                 return -1;
         if (did)
                 pv_log_note("%s", did);
+        if (pv_commits_recover(s, &did, err) < 0)
+                return -1;
+        if (did)
+                pv_log_note("%s", did);
         *out = pv_steal(&s);
         return 0;
+}
+
+/* What the host's references are now: tells later who moved which. */
+static void note_references(const struct lifecycle *l)
+{
+        const char *git_dir = NULL;
+        if (!l->plan->workspace_is_git)
+                return;
+        for (size_t i = 0; i < l->plan->n_roots; i++)
+                if (l->plan->roots[i].kind == PV_ROOT_GIT_DIR)
+                        git_dir = l->plan->roots[i].target;
+        pv_git_start_note(pv_stage_dirfd(l->stage).fd, l->plan->roots[0].target, git_dir);
 }
 
 static int fork_stage(struct lifecycle *l, const char *dir, struct pv_err *err)
@@ -227,7 +244,10 @@ static int fork_stage(struct lifecycle *l, const char *dir, struct pv_err *err)
         pv_auto_stage parent = NULL;
         if (take_stage(l->decided->parent_stage, &parent, err) < 0)
                 return -1;
-        return pv_stage_fork(parent, l->decided->checkpoint, dir, &l->stage, err);
+        if (pv_stage_fork(parent, l->decided->checkpoint, dir, &l->stage, err) < 0)
+                return -1;
+        pv_git_start_inherit(pv_stage_dirfd(l->stage).fd, pv_stage_dirfd(parent).fd);
+        return 0;
 }
 
 static int open_stage(struct lifecycle *l, struct pv_err *err)
@@ -252,6 +272,7 @@ static int open_stage(struct lifecycle *l, struct pv_err *err)
         struct pv_err why = PV_ERR_INIT;
         if (pv_apply_recover_targets(l->stage, &why) < 0)
                 pv_log_warn("%s%s%s", why.msg, *why.hint ? "; " : "", why.hint);
+        note_references(l);
         return pv_stage_begin_run(l->stage, &l->overlays, &l->n_overlays, err);
 }
 

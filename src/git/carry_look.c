@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the two sides have: the host's git answers for the host, the contained one for the job. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include "base/path.h"
+#include "git/carry.h"
+
+enum { REFS_BYTES_MAX = 64 << 20 };
+
+static const char *const all_refs[] = { "for-each-ref", "--format=%(objectname)%00%(refname)%00%(symref)", NULL };
+static const char *const head_name[] = { "symbolic-ref", "-q", "HEAD", NULL };
+static const char *const head_id[] = { "rev-parse", "-q", "--verify", "HEAD", NULL };
+static const char *const worktrees[] = { "worktree", "list", "--porcelain", NULL };
+
+/* The answer's one line. */
+static char *line_of(const struct pv_git_answer *a)
+{
+        if (a->exit_code != 0 || !a->text || a->len < 2 || a->text[a->len - 1] != '\n' || strlen(a->text) != a->len)
+                return NULL;
+        return pv_strndup(a->text, a->len - 1);
+}
+
+static void read_head(const struct pv_git_answer *name, const struct pv_git_answer *id, char **head, char out[65])
+{
+        pv_auto_free char *text = line_of(id);
+        *head = line_of(name);
+        if (text && pv_is_object_name(text))
+                (void)snprintf(out, 65, "%s", text);
+}
+
+static void read_tips(struct pv_git_answer *text, struct pv_tips *out)
+{
+        struct pv_side side = { .answer[PV_TOPIC_REFS] = *text };
+        pv_tips_read(&side, out);
+}
+
+/* Blocks of lines: "worktree /path", "HEAD id", "branch refs/heads/x". */
+static void read_worktrees(struct pv_carry *c, char *text)
+{
+        bool own = false;
+        for (char *line; (line = strsep(&text, "\n"));) {
+                if (pv_str_has_prefix(line, "worktree "))
+                        own = pv_streq(line + strlen("worktree "), c->worktree);
+                else if (pv_str_has_prefix(line, "branch ") && !own)
+                        pv_strv_add(&c->elsewhere, line + strlen("branch "));
+        }
+}
+
+static int ask_host(struct pv_carry *c, struct pv_err *err)
+{
+        pv_auto_git_answer name = { 0 }, id = { 0 }, trees = { 0 };
+        const struct pv_git_call refs = { .words = all_refs }, ask_name = { .words = head_name },
+                                 ask_id = { .words = head_id }, ask_trees = { .words = worktrees };
+        if (pv_git_host_must(&c->host, &refs, &c->host_text, err) < 0 ||
+            pv_git_host_run(&c->host, &ask_name, &name, NULL, err) < 0 ||
+            pv_git_host_run(&c->host, &ask_id, &id, NULL, err) < 0 ||
+            pv_git_host_must(&c->host, &ask_trees, &trees, err) < 0)
+                return -1;
+        read_tips(&c->host_text, &c->host_tips);
+        read_head(&name, &id, &c->host_head, c->host_head_id);
+        read_worktrees(c, trees.text);
+        return 0;
+}
+
+static bool is_carried(const char *name)
+{
+        return pv_str_has_prefix(name, "refs/heads/") || pv_str_has_prefix(name, "refs/tags/");
+}
+
+/* Of the others it is only counted how many are not the host's. */
+static void count_others(struct pv_carry *c)
+{
+        for (size_t i = 0; i < c->job_tips.n; i++) {
+                const struct pv_tip *t = &c->job_tips.item[i];
+                const char *id = pv_tips_find(&c->host_tips, t->name);
+                if (!is_carried(t->name) && !pv_str_has_prefix(t->name, "refs/remotes/") &&
+                    !(id && pv_streq(id, t->id)))
+                        c->other_refs++;
+        }
+}
+
+/* Branches and tags alone stay. */
+static void sort_out(struct pv_tips *t)
+{
+        size_t n = 0;
+        for (size_t i = 0; i < t->n; i++)
+                if (is_carried(t->item[i].name))
+                        t->item[n++] = t->item[i];
+        t->n = n;
+}
+
+static int ask_job(struct pv_carry *c, const struct pv_git_runner *job, struct pv_err *err)
+{
+        static const char *const *const words[] = { all_refs, head_name, head_id };
+        struct pv_git_questions q = { .max_out = REFS_BYTES_MAX };
+        struct pv_git_answer answer[3] = { 0 };
+        for (; q.n < sizeof words / sizeof *words; q.n++)
+                q.item[q.n] = (struct pv_git_question){ .worktree = c->view, .exact_repo = true, .words = words[q.n] };
+        if (pv_git_ask(job, &q, answer, err) < 0)
+                return pv_err_wrap(err, "ask git inside the job");
+        c->job_text = answer[0];
+        bool answered = answer[0].exit_code == 0;
+        read_tips(&c->job_text, &c->job_tips);
+        read_head(&answer[1], &answer[2], &c->job_head, c->job_head_id);
+        pv_git_answer_fini(&answer[1]);
+        pv_git_answer_fini(&answer[2]);
+        count_others(c);
+        sort_out(&c->job_tips);
+        sort_out(&c->host_tips);
+        return answered ? 0
+                        : pv_err_set(err, PV_ERR_STATE, 0, "git inside the job cannot read its repository%s%s",
+                                     *c->path ? " " : "", c->path);
+}
+
+int pv_carry_look(struct pv_carry *c, const char *path, const char *worktree, const char *view,
+                  const struct pv_git_runner *job, struct pv_err *err)
+{
+        *c = (struct pv_carry){ .path = pv_strdup(path), .view = pv_strdup(view) };
+        if (pv_path_real(worktree, &c->worktree, err) < 0 || pv_git_host_open(c->worktree, &c->host, err) < 0)
+                return -1;
+        unsigned nonce;
+        if (getrandom(&nonce, sizeof nonce, 0) != sizeof nonce)
+                return pv_err_set(err, PV_ERR_SYS, errno, "getrandom");
+        c->quarantine = pv_strf("pvisor-import-%08x", nonce);
+        return ask_host(c, err) < 0 ? -1 : ask_job(c, job, err);
+}

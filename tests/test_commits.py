@@ -1,0 +1,615 @@
+# SPDX-License-Identifier: Apache-2.0
+"""apply --commits: what lands, what stays, what goes aside; that nothing of the host's is lost; that undo takes it back."""
+import json
+import os
+import re
+import subprocess
+import time
+
+import pytest
+
+
+class Repository:
+    def __init__(self, run, pvisor, path):
+        self.run, self.pvisor, self.path = run, pvisor, path
+
+    def git(self, *args, cwd=None, code=0):
+        result = self.run(["git", *args], cwd=cwd or self.path)
+        assert code is None or result.code == code, result.err
+        return result.out.rstrip("\n")
+
+    def agent(self, text, *options, cwd=None):
+        self.pvisor("run", "--stage", "-q", *options, "--", "sh", "-euc", text, cwd=cwd or self.path)
+
+    def commits(self, *args, code=0, cwd=None):
+        return self.pvisor("apply", "--commits", *args, code=code, cwd=cwd or self.path)
+
+    def references(self, *args, **options):
+        return json.loads(self.commits("--json", *args, **options).out)["commits"]
+
+    def status(self, cwd=None):
+        return self.git("status", "--porcelain", cwd=cwd).splitlines()
+
+    def refs(self):
+        return dict(reversed(line.split(" ", 1)) for line in self.git("show-ref", code=None).splitlines())
+
+    def subjects(self, ref="HEAD", cwd=None):
+        return self.git("log", "--format=%s", ref, cwd=cwd).splitlines()
+
+    def check(self, cwd=None):
+        """What must hold whatever happened: a whole repository, and nothing of ours left in it."""
+        self.git("fsck", "--full", "--strict", "--no-dangling", cwd=cwd)
+        top = os.path.realpath(os.path.join(cwd or self.path, self.git("rev-parse", "--git-common-dir", cwd=cwd)))
+        own = os.path.realpath(os.path.join(cwd or self.path, self.git("rev-parse", "--git-dir", cwd=cwd)))
+        names = os.listdir(os.path.join(top, "objects")) + os.listdir(own) + os.listdir(os.path.join(top, "refs"))
+        assert not [n for n in names if "pvisor" in n or n.endswith(".lock")]
+        packs = os.path.join(top, "objects/pack")
+        assert not [n for n in os.listdir(packs) if n.endswith(".keep")]
+        assert not self.git("for-each-ref", "refs/pvisor", cwd=cwd)
+
+
+@pytest.fixture
+def repo(run, pvisor, workspace):
+    return Repository(run, pvisor, workspace)
+
+
+def at(repo, **of):
+    """The reference of a report with these members."""
+    def find(references):
+        found = [r for r in references if all(r[k] == v for k, v in of.items())]
+        assert len(found) == 1, references
+        return found[0]
+    return find
+
+
+# ---- what lands ----
+
+def test_commits_and_their_files_land_and_the_rest_stays(repo):
+    repo.agent("""
+    echo 1 >> README.md; echo x > new; git add new; git commit -qam 'Fix the parser'
+    git rm -q docs/guide.txt; git mv src/main.c src/start.c; chmod +x src/util/list.c; git commit -qam 'Move'
+    echo 2 >> README.md; echo loose > loose; echo 3 >> .gitignore; mkdir -p out; echo o > out/o
+    """)
+    out = repo.commits().out
+    assert "main +2" in out and "checked out here" in out
+    assert repo.subjects() == ["Move", "Fix the parser", "First"]
+    # The agent's own status, but for what was left: its later line of README.md came with the file.
+    assert repo.status() == [" M README.md"]
+    assert not (repo.path / "loose").exists() and not (repo.path / "docs/guide.txt").exists()
+    assert os.access(repo.path / "src/util/list.c", os.X_OK) and (repo.path / "src/start.c").exists()
+    assert repo.git("reflog", "-1", "--format=%gs").startswith("pvisor apply --commits of run-")
+    repo.check()
+    repo.pvisor("apply", "--all", cwd=repo.path)
+    assert repo.status() == [" M .gitignore", " M README.md", "?? loose"]
+
+
+def test_all_with_the_commits(repo):
+    repo.agent("echo 1 >> README.md; git commit -qam One; echo loose > loose; echo z >> src/main.c")
+    repo.commits("--all")
+    assert repo.subjects() == ["One", "First"] and repo.status() == [" M src/main.c", "?? loose"]
+    repo.check()
+
+
+def test_again_is_harmless_and_more_follows(repo):
+    repo.agent("echo 1 >> README.md; git commit -qam One")
+    repo.commits()
+    before = repo.refs()
+    assert "no commits to bring over" in repo.commits().out
+    repo.pvisor("run", "--stage", "-q", "--continue", "last", "--", "sh", "-c",
+                "echo 2 >> README.md; git commit -qam Two", cwd=repo.path)
+    assert repo.refs() == before
+    repo.commits()
+    assert repo.subjects() == ["Two", "One", "First"] and repo.status() == []
+    repo.check()
+
+
+def test_undo_takes_back_branches_index_and_files(repo):
+    (repo.path / "mine").write_text("mine")
+    repo.git("add", "mine")
+    before, status = repo.refs(), repo.status()
+    repo.agent("echo 1 >> README.md; echo n > new; git add README.md new; git commit -qm One README.md new; git tag v1")
+    repo.commits()
+    assert repo.subjects() == ["One", "First"] and repo.status() == status
+    result = repo.pvisor("undo", cwd=repo.path)
+    assert "2 references and 2 paths" in result.err
+    assert repo.refs() == before and repo.status() == status and not (repo.path / "new").exists()
+    repo.check()
+    repo.commits()
+    assert repo.subjects() == ["One", "First"] and repo.status() == status
+    repo.check()
+
+
+def test_undo_refuses_when_a_branch_moved_on(repo):
+    repo.agent("echo 1 >> README.md; git commit -qam One")
+    repo.commits()
+    repo.git("commit", "-q", "--allow-empty", "-m", "Mine")
+    before = repo.refs()
+    result = repo.pvisor("undo", cwd=repo.path, code=3)
+    assert "refs/heads/main" in result.err and "moved since" in result.err
+    assert repo.refs() == before and repo.status() == []
+    repo.check()
+
+
+def test_undo_takes_newest_first(repo):
+    repo.agent("echo 1 >> README.md; git commit -qam One; git branch side; echo z >> src/main.c")
+    repo.commits()
+    repo.pvisor("apply", "--all", cwd=repo.path)
+    repo.pvisor("undo", cwd=repo.path)
+    assert repo.status() == [] and repo.subjects() == ["One", "First"]
+    repo.pvisor("undo", cwd=repo.path)
+    assert repo.status() == [] and repo.subjects() == ["First"]
+    repo.check()
+
+
+def test_dry_run_changes_nothing(repo):
+    repo.agent("echo 1 >> README.md; git commit -qam One; git tag v1")
+    before, objects = repo.refs(), repo.git("count-objects", "-v")
+    out = repo.commits("--dry-run").out
+    assert "main +1" in out and "tag v1 new" in out
+    assert repo.refs() == before and repo.git("count-objects", "-v") == objects and repo.status() == []
+    repo.check()
+
+
+def test_branch_takes_commits_alone(repo):
+    repo.agent("echo 1 >> README.md; git commit -qam One; echo 2 >> README.md; git commit -qam Two")
+    repo.commits("--branch", "agent/fix")
+    assert repo.subjects() == ["First"] and repo.status() == []
+    assert repo.subjects("agent/fix") == ["Two", "One", "First"]
+    repo.check()
+    assert "1 reference and 0 paths" in repo.pvisor("undo", cwd=repo.path).err
+    assert list(repo.refs()) == ["refs/heads/main"]
+    for name in ("main", "-x", "a..b", "a b", "x.lock", "HEAD", "pvisor\n"):
+        assert repo.commits(f"--branch={name}", code=None).code in (2, 3)
+    repo.check()
+
+
+def test_branch_moves_forward_only(repo):
+    repo.agent("echo 1 >> README.md; git commit -qam One")
+    repo.git("branch", "there")
+    repo.commits("--branch", "there")
+    assert repo.subjects("there") == ["One", "First"]
+    repo.git("branch", "other", "main")
+    mine = repo.git("commit-tree", "-m", "Mine", "-p", "main", "main^{tree}")
+    repo.git("branch", "-f", "other", mine)
+    assert "has commits that the job's has not" in repo.commits("--branch", "other", code=3).err
+    assert repo.git("rev-parse", "other") == mine
+
+
+def test_options_that_do_not_go_together(repo):
+    repo.agent("echo 1 >> README.md")
+    for wrong in (["--branch", "x"], ["--rewritten"], ["--commits", "--branch", "x", "--all"], ["--commits", "--git-raw"]):
+        repo.pvisor("apply", *wrong, cwd=repo.path, code=2)
+
+
+def test_what_runs_by_itself_stays_out_of_the_working_tree(repo):
+    repo.agent("mkdir .vscode; echo '{}' > .vscode/tasks.json; echo 1 >> README.md; git add -A; git commit -qm One")
+    out = repo.commits().out
+    assert "would run on the host by itself" in out
+    assert repo.status() == [" D .vscode/tasks.json"] and not (repo.path / ".vscode/tasks.json").exists()
+    repo.pvisor("apply", "--path", ".vscode/tasks.json", cwd=repo.path)
+    assert repo.status() == []
+
+
+def test_excluded_files_stay(repo):
+    repo.agent("echo 1 >> README.md; echo 1 >> src/main.c; git commit -qam One")
+    repo.commits("--exclude", "*.c")
+    assert repo.subjects() == ["One", "First"] and repo.status() == [" M src/main.c"]
+
+
+# ---- what the host did meanwhile ----
+
+def test_a_file_that_the_host_changed_stops_all_of_it(repo):
+    repo.agent("echo 1 >> README.md; echo n > new; git add -A; git commit -qm One; git tag v1")
+    (repo.path / "README.md").write_text("mine")
+    before, objects = repo.refs(), repo.git("count-objects", "-v")
+    result = repo.commits(code=3)
+    assert "README.md" in result.err
+    assert repo.refs() == before and repo.status() == [" M README.md"] and not (repo.path / "new").exists()
+    assert repo.git("count-objects", "-v") == objects
+    repo.check()
+
+
+def test_an_index_entry_that_the_host_staged_is_never_lost(repo):
+    repo.agent("echo 1 >> README.md; git commit -qam One")
+    text = (repo.path / "README.md").read_text()
+    (repo.path / "README.md").write_text("staged by the person")
+    repo.git("add", "README.md")
+    (repo.path / "README.md").write_text(text)
+    entry = repo.git("ls-files", "-s", "README.md")
+    result = repo.commits(code=3)
+    assert "README.md" in result.err
+    assert repo.git("ls-files", "-s", "README.md") == entry and repo.subjects() == ["First"]
+    repo.check()
+
+
+def test_what_the_person_had_staged_before_may_be_committed_by_the_job(repo):
+    (repo.path / "README.md").write_text("staged by the person\n")
+    repo.git("add", "README.md")
+    repo.agent("echo 1 >> README.md; git add -A; git commit -qm One")
+    repo.commits()
+    assert repo.subjects() == ["One", "First"] and repo.status() == []
+    repo.pvisor("undo", cwd=repo.path)
+    assert repo.status() == ["M  README.md"] and "staged by the person" in repo.git("show", ":README.md")
+    repo.check()
+
+
+def test_other_entries_and_edits_of_the_host_are_left_alone(repo):
+    repo.agent("echo 1 >> README.md; git commit -qam One")
+    (repo.path / "docs/guide.txt").write_text("mine")
+    (repo.path / "mine").write_text("mine")
+    repo.git("add", "mine")
+    repo.commits()
+    assert repo.status() == [" M docs/guide.txt", "A  mine"] and repo.subjects() == ["One", "First"]
+    repo.check()
+
+
+def test_a_branch_that_the_host_moved_gets_a_branch_beside_it(repo):
+    repo.agent("echo 1 >> README.md; git commit -qam One")
+    repo.git("commit", "-q", "--allow-empty", "-m", "Mine")
+    mine = repo.git("rev-parse", "main")
+    out = repo.commits().out
+    assert "since main was moved here meanwhile" in out
+    aside = [name for name in repo.refs() if name.startswith("refs/heads/pvisor/run-")]
+    assert len(aside) == 1 and repo.subjects(aside[0]) == ["One", "First"]
+    assert repo.git("rev-parse", "main") == mine and repo.status() == []
+    again = repo.commits(code=3)
+    assert "brought aside before" in again.err
+    assert [name for name in repo.refs() if name.startswith("refs/heads/pvisor/")] == aside
+    repo.check()
+
+
+def test_a_branch_that_the_host_moved_back_or_deleted_does_not_come_again(repo):
+    repo.git("commit", "-q", "--allow-empty", "-m", "Second")
+    repo.git("branch", "gone")
+    repo.agent("""
+    echo 1 >> README.md; git commit -qam One
+    git checkout -q gone; git commit -q --allow-empty -m Gone; git checkout -q main
+    """)
+    repo.git("reset", "-q", "--hard", "HEAD~1")
+    repo.git("branch", "-q", "-D", "gone")
+    report = repo.references()
+    assert {r["why"] for r in report} == {"was moved here meanwhile", "was deleted here meanwhile"}
+    assert repo.subjects("main") == ["First"] and "refs/heads/gone" not in repo.refs()
+    assert sorted(repo.subjects(r["to"])[0] for r in report) == ["Gone", "One"]
+    repo.check()
+
+
+def test_host_packs_its_references_meanwhile(repo):
+    repo.agent("echo 1 >> README.md; git commit -qam One")
+    repo.git("pack-refs", "--all")
+    repo.git("gc", "-q", "--prune=now")
+    repo.commits()
+    assert repo.subjects() == ["One", "First"] and repo.status() == []
+    repo.check()
+
+
+def test_host_that_switched_branches(repo):
+    repo.agent("echo 1 >> README.md; git commit -qam One")
+    repo.git("checkout", "-q", "-b", "elsewhere")
+    out = repo.commits().out
+    assert "main +1" in out and "checked out" not in out
+    assert repo.subjects("main") == ["One", "First"] and repo.subjects() == ["First"] and repo.status() == []
+    repo.check()
+
+
+def test_host_in_the_middle_of_a_merge(repo):
+    repo.git("checkout", "-q", "-b", "other")
+    (repo.path / "docs/guide.txt").write_text("theirs")
+    repo.git("commit", "-qam", "Other")
+    repo.git("checkout", "-q", "main")
+    (repo.path / "docs/guide.txt").write_text("ours")
+    repo.git("commit", "-qam", "Ours")
+    repo.agent("echo 1 >> README.md; git commit -qam One")
+    repo.git("merge", "-q", "other", code=1)
+    out = repo.commits().out
+    assert "is under way here" in out and repo.subjects("main")[0] == "Ours"
+    assert (repo.path / ".git/MERGE_HEAD").exists()
+
+
+def test_index_lock_of_the_host_is_waited_for_and_respected(repo):
+    repo.agent("echo 1 >> README.md; git commit -qam One")
+    lock = repo.path / ".git/index.lock"
+    lock.write_text("")
+    result = repo.commits(code=1)
+    assert "index.lock" in result.err and "hint:" in result.err
+    assert lock.exists() and repo.subjects() == ["First"]
+    lock.unlink()
+    repo.commits()
+    assert repo.subjects() == ["One", "First"]
+    repo.check()
+
+
+# ---- what the job did ----
+
+def test_rewritten_history_is_said_and_needs_a_word(repo):
+    repo.git("commit", "-q", "--allow-empty", "-m", "Second")
+    old = repo.git("rev-parse", "main")
+    repo.agent("echo 1 >> README.md; git commit -q -a --amend -m Rewritten")
+    result = repo.commits(code=3)
+    assert "was rewritten in the job" in result.err and repo.git("rev-parse", "main") == old
+    repo.check()
+    repo.commits("--rewritten")
+    assert repo.subjects() == ["Rewritten", "First"] and repo.status() == []
+    repo.pvisor("undo", cwd=repo.path)
+    assert repo.git("rev-parse", "main") == old and repo.status() == []
+    repo.commits("--branch", "rewritten")
+    assert repo.subjects("rewritten") == ["Rewritten", "First"] and repo.git("rev-parse", "main") == old
+    repo.check()
+
+
+def test_rewritten_never_takes_what_the_host_committed(repo):
+    repo.git("commit", "-q", "--allow-empty", "-m", "Second")
+    repo.agent("git commit -q --amend --allow-empty -m Rewritten")
+    repo.git("commit", "-q", "--allow-empty", "-m", "Mine")
+    repo.commits("--rewritten")
+    assert repo.subjects("main") == ["Mine", "Second", "First"]
+    repo.check()
+
+
+def test_new_branches_tags_merges_and_deletions(repo):
+    repo.git("branch", "old")
+    repo.git("tag", "v0")
+    repo.agent("""
+    git checkout -q -b topic; echo 1 > topic; git add -A; git commit -qm Topic; git checkout -q main
+    echo 2 >> README.md; git commit -qam Main; git merge -q --no-edit topic
+    git tag light; git tag -a -m annotated v1; git tag -f v0 >/dev/null; git branch -q -D old
+    git update-ref refs/notes/commits HEAD; git update-ref refs/odd/x HEAD
+    """)
+    out = repo.commits().out
+    assert "tag v0 is another one here; tags are not moved" in out
+    assert "old was deleted in the job; it stays here" in out
+    assert "of other kinds" in out
+    refs = repo.refs()
+    assert sorted(refs) == ["refs/heads/main", "refs/heads/old", "refs/heads/topic", "refs/tags/light", "refs/tags/v0",
+                            "refs/tags/v1"]
+    assert repo.git("cat-file", "-t", "v1") == "tag" and repo.git("rev-parse", "v1^{}") == refs["refs/heads/main"]
+    assert len(repo.git("log", "-1", "--format=%P", "main").split()) == 2
+    assert repo.status() == [] and (repo.path / "topic").read_text() == "1\n"
+    repo.check()
+
+
+def test_stash_stays(repo):
+    repo.agent("echo 1 >> README.md; git stash -q; echo 1 >> src/main.c; git commit -qam One")
+    assert "of other kinds (stash" in repo.commits().out
+    assert repo.subjects() == ["One", "First"] and not repo.git("stash", "list")
+
+
+def test_a_job_on_another_branch(repo):
+    """The checked-out branch only moves together with its files."""
+    repo.agent("""
+    echo 1 >> README.md; git commit -qam Main
+    git checkout -q -b feature HEAD~1; echo f > feature; git add -A; git commit -qm Feature
+    """)
+    report = repo.references()
+    assert at(repo, name="refs/heads/feature")(report)["to"] == "refs/heads/feature"
+    main = at(repo, name="refs/heads/main")(report)
+    assert main["aside"] and main["to"].startswith("refs/heads/pvisor/run-")
+    assert repo.subjects("feature") == ["Feature", "First"] and repo.subjects() == ["First"] and repo.status() == []
+    repo.check()
+
+
+def test_a_switch_to_a_new_branch_brings_it_and_touches_no_file(repo):
+    repo.agent("git checkout -q -b feature; echo f > feature; git add -A; git commit -qm Feature")
+    repo.commits()
+    assert repo.subjects("feature") == ["Feature", "First"] and not (repo.path / "feature").exists()
+    assert repo.git("symbolic-ref", "HEAD") == "refs/heads/main" and repo.status() == []
+    repo.git("switch", "-q", "feature")
+    assert (repo.path / "feature").exists()
+    repo.check()
+
+
+@pytest.mark.parametrize("name", ["with;semicolon", "$(touch x)", "`x`", "a'b", "-dash", "HEAD", "a" * 40, "x/-y",
+                                  "pvisor/mine", "refs/heads/x", "umläut", "a/b/c"])
+def test_odd_names(repo, name):
+    full = f"refs/heads/{name}"
+    result = repo.run(["git", "check-ref-format", full])
+    if result.code:
+        pytest.skip("git itself has no such name")
+    repo.pvisor("run", "--stage", "-q", "--", "git", "update-ref", full, "HEAD", cwd=repo.path)
+    sane = name in ("umläut", "a/b/c")
+    repo.commits(code=0 if sane else 3)
+    assert (full in repo.refs()) == sane
+    repo.check()
+
+
+def test_a_name_that_clashes(repo):
+    repo.agent("git branch -m main trunk; git branch main/x; git branch fine")
+    out = repo.commits().out
+    assert "main/x its name clashes" in out and "refs/heads/fine" in repo.refs()
+    repo.check()
+
+
+# ---- kinds of repositories ----
+
+def test_detached(repo):
+    repo.git("checkout", "-q", "--detach")
+    repo.agent("echo 1 >> README.md; git commit -qam One")
+    repo.commits()
+    assert repo.subjects() == ["One", "First"] and repo.subjects("main") == ["First"] and repo.status() == []
+    repo.pvisor("undo", cwd=repo.path)
+    assert repo.subjects() == ["First"] and repo.status() == []
+    repo.check()
+
+
+def test_detached_in_the_job_alone(repo):
+    repo.agent("git checkout -q --detach; echo 1 >> README.md; git commit -qam One")
+    out = repo.commits().out
+    assert "its HEAD is on no branch" in out
+    assert repo.subjects() == ["First"] and repo.status() == []
+    assert [repo.subjects(n)[0] for n in repo.refs() if "/pvisor/" in n] == ["One"]
+    repo.check()
+
+
+def test_unborn(run, pvisor, make_workspace, environment):
+    path = make_workspace(git=False, name="unborn")
+    repo = Repository(run, pvisor, path)
+    repo.git("init", "-q")
+    repo.git("add", "README.md", "src")
+    repo.agent("echo 1 >> README.md; git add -A; git commit -qm 'The very first'")
+    repo.commits()
+    assert repo.subjects() == ["The very first"] and repo.status() == []
+    repo.check()
+    repo.pvisor("undo", cwd=path)
+    assert repo.refs() == {} and "A  README.md" in repo.status() and "?? docs/" in repo.status()
+
+
+def test_sha256(run, pvisor, make_workspace):
+    path = make_workspace(git=False, name="sha256")
+    repo = Repository(run, pvisor, path)
+    repo.git("init", "-q", "--object-format=sha256")
+    repo.git("add", "-A")
+    repo.git("commit", "-qm", "First")
+    repo.agent("echo 1 >> README.md; git rm -q docs/guide.txt; git commit -qam One; git tag -a -m x v1")
+    repo.commits()
+    assert repo.subjects() == ["One", "First"] and repo.status() == [] and len(repo.git("rev-parse", "HEAD")) == 64
+    repo.check()
+    repo.pvisor("undo", cwd=path)
+    assert repo.subjects() == ["First"] and repo.status() == []
+
+
+def test_shallow(run, pvisor, repo, temporary):
+    for i in range(5):
+        repo.git("commit", "-q", "--allow-empty", "-m", f"More {i}")
+    path = temporary / "shallow"
+    repo.git("clone", "-q", "--depth", "2", f"file://{repo.path}", str(path))
+    shallow = Repository(run, pvisor, path)
+    shallow.agent("echo 1 >> README.md; git commit -qam One")
+    out = shallow.commits().out
+    assert "git push origin main" in out
+    assert shallow.subjects() == ["One", "More 4", "More 3"] and shallow.status() == []
+    shallow.check()
+
+
+def test_a_cut_in_the_jobs_history_is_refused(repo):
+    """A commit whose parent is nowhere: git inside believes it, with a shallow file of the agent's."""
+    repo.agent("""
+    tree=$(git write-tree)
+    commit=$(printf 'tree %s\\nparent %040d\\nauthor A <a@b> 1 +0000\\ncommitter A <a@b> 1 +0000\\n\\nCut\\n' $tree 7 |
+             git hash-object -t commit -w --stdin --literally)
+    echo $commit > .git/shallow; git update-ref refs/heads/cut $commit
+    """)
+    before = repo.refs()
+    assert "git refuses their objects" in repo.commits(code=6).err
+    assert repo.refs() == before
+    repo.check()
+
+
+def test_a_linked_worktree(run, pvisor, repo, temporary):
+    linked = temporary / "linked"
+    repo.git("worktree", "add", "-q", "-b", "side", str(linked))
+    there = Repository(run, pvisor, linked)
+    there.agent("echo x >> README.md; git commit -qam 'In the worktree'")
+    there.commits()
+    assert there.subjects() == ["In the worktree", "First"] and there.status() == []
+    assert repo.subjects() == ["First"] and repo.status() == []
+    there.check()
+    there.pvisor("undo", cwd=linked)
+    assert there.subjects() == ["First"] and there.status() == []
+
+
+def test_a_branch_of_another_worktree_does_not_move_under_it(run, pvisor, repo, temporary):
+    linked = temporary / "linked"
+    repo.git("worktree", "add", "-q", "-b", "side", str(linked))
+    repo.agent("git update-ref refs/heads/side $(git commit-tree -m Sly -p side side^{tree})")
+    out = repo.commits().out
+    assert "is checked out in another work tree" in out
+    assert repo.subjects("side") == ["First"] and repo.status(cwd=linked) == []
+    assert "is checked out here" in repo.commits("--branch", "side", code=3).err
+    repo.check()
+
+
+def test_submodules(run, pvisor, repo, make_workspace):
+    other = make_workspace({"inner.txt": "x\n"}, name="other")
+    repo.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(other), "sub")
+    repo.git("commit", "-qm", "With a submodule")
+    repo.git("-C", "sub", "checkout", "-q", "--detach")
+    repo.agent("""
+    cd sub; echo y >> inner.txt; git commit -qam Inner; cd ..
+    echo 1 >> README.md; git add sub README.md; git commit -qm Outer
+    """)
+    out = repo.commits().out
+    assert "sub: HEAD +1" in out and "main +1" in out
+    assert repo.status() == [] and repo.subjects()[0] == "Outer"
+    assert repo.subjects(cwd=repo.path / "sub") == ["Inner", "First"] and repo.status(cwd=repo.path / "sub") == []
+    assert repo.git("rev-parse", "HEAD:sub") == repo.git("rev-parse", "HEAD", cwd=repo.path / "sub")
+    repo.check()
+    repo.check(cwd=repo.path / "sub")
+    repo.pvisor("undo", cwd=repo.path)
+    assert repo.status() == [] and repo.subjects()[0] == "With a submodule"
+    assert repo.subjects(cwd=repo.path / "sub") == ["First"]
+
+
+def test_lfs_pointers_are_carried_as_they_are(repo):
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:" + "0" * 64 + "\nsize 12\n"
+    (repo.path / ".gitattributes").write_text("*.big -text\n")
+    repo.git("add", "-A")
+    repo.git("commit", "-qm", "Attributes")
+    repo.agent(f"printf '%s' '{pointer}' > a.big; git add a.big; git commit -qm Big")
+    repo.commits()
+    assert repo.git("show", "HEAD:a.big") == pointer.strip() and repo.status() == []
+    repo.check()
+
+
+def test_a_plain_directory_has_no_commits(pvisor, plain):
+    pvisor("run", "--stage", "-q", "--", "sh", "-euc", "git init -q; git add -A; git commit -qm One", cwd=plain)
+    result = pvisor("apply", "--commits", cwd=plain, code=1)
+    assert "hint:" in result.err and not (plain / ".git").exists()
+
+
+# ---- crashes ----
+
+@pytest.mark.parametrize("nth", range(1, 40, 3))
+def test_killed_anywhere_it_is_finished_or_taken_back(repo, pv, environment, nth):
+    """Killed as the nth program of git starts: a stand-in for git that kills its parent, pvisor, counts them."""
+    repo.agent("echo 1 >> README.md; echo n > new; git add -A; git commit -qm One; git tag v1")
+    before = repo.refs()
+    bin_dir = repo.path.parent / "bin"
+    bin_dir.mkdir()
+    count = bin_dir / "count"
+    count.write_text("0")
+    stand_in = bin_dir / "git"
+    stand_in.write_text(f"""#!/bin/sh
+n=$(($(cat {count}) + 1)); echo $n > {count}
+if [ $n = {nth} ]; then kill -9 $PPID; fi
+exec /usr/bin/git "$@"
+""")
+    stand_in.chmod(0o755)
+    env = {**environment, "PATH": f"{bin_dir}:{environment['PATH']}"}
+    done = subprocess.run([pv, "apply", "--commits"], cwd=repo.path, env=env, capture_output=True)
+    if done.returncode != -9:
+        assert done.returncode == 0, done.stderr
+    deadline = time.monotonic() + 10  # the orphan comes to its end
+    while subprocess.run(["pgrep", "-f", str(repo.path / ".git")], capture_output=True).stdout:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    repo.pvisor("undo", "--list", cwd=repo.path)  # any command that takes the stage
+    repo.check()
+    landed = repo.subjects() == ["One", "First"]
+    assert repo.status() == []
+    assert (repo.path / "new").exists() == landed and ("refs/tags/v1" in repo.refs()) == landed
+    if not landed:
+        assert repo.refs() == before
+        repo.commits()
+        assert repo.subjects() == ["One", "First"] and repo.status() == []
+    repo.pvisor("undo", cwd=repo.path)
+    assert repo.refs() == before and repo.status() == []
+    repo.check()
+
+
+# ---- the words around it ----
+
+def test_review_names_the_command(repo):
+    repo.agent("echo 1 >> README.md; git commit -qam One; echo 1 >> README.md; git commit -qam Two")
+    assert re.search(r"pvisor apply \S+ --commits +2 commits, and their files", repo.pvisor("review", cwd=repo.path).out)
+    assert "--commits brings commits over" in repo.pvisor("apply", "--all", "--dry-run", cwd=repo.path).out
+    repo.commits()
+    assert "--commits" not in repo.pvisor("review", cwd=repo.path).out
+
+
+def test_what_to_type_next(repo):
+    repo.git("remote", "add", "upstream", "https://example.invalid/x.git")
+    repo.agent("echo 1 >> README.md; git commit -qam One")
+    base = repo.git("rev-parse", "main")
+    out = repo.commits().out
+    assert f"rebase --exec 'git commit -q --amend --no-edit -S' {base[:8]}" in out
+    assert "git push upstream main" in out and "pvisor undo" in out
