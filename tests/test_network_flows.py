@@ -13,9 +13,19 @@ import pytest
 from lib import jobs, outside
 
 NAME = ["www.example.com"]
-# nft is covered, for one run.
-WITHOUT_NFT = ["unshare", *([] if os.geteuid() == 0 else ["--map-current-user", "--keep-caps"]), "--mount", "sh", "-c",
-               'mount --bind /dev/null /usr/sbin/nft && exec "$@"', "sh"]
+# A kernel without nf_tables, for one run: its netlink is not there.
+WITHOUT_NFT = ["/usr/bin/python3", "-c", """
+import ctypes, os, platform, struct, sys
+nr = {"x86_64": 41, "aarch64": 198}[platform.machine()]  # socket(2)
+code = [(0x20, 0, 0, 0), (0x15, 0, 5, nr), (0x20, 0, 0, 16), (0x15, 0, 3, 16), (0x20, 0, 0, 32), (0x15, 0, 1, 12),
+        (6, 0, 0, 0x50000 + 93), (6, 0, 0, 0x7fff0000)]  # socket(AF_NETLINK, ..., NETLINK_NETFILTER): EPROTONOSUPPORT
+program = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *step) for step in code))
+head = ctypes.create_string_buffer(struct.pack("@HP", len(code), ctypes.addressof(program)))
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, head, 0, 0):
+    sys.exit("no filter: " + os.strerror(ctypes.get_errno()))
+os.execvp(sys.argv[1], sys.argv[1:])
+"""]
 HUGE = (1 << 30) if os.environ.get("PV_TEST_LONG") else (256 << 20)
 
 
@@ -250,7 +260,7 @@ env | grep -ic '^[a-z]*_proxy='
 
 
 def test_without_nftables_the_proxy_is_the_only_way_out_and_it_is_said(world, environment):
-    """nft is covered for one run; the namespace then holds the proxy and no route."""
+    """The namespace then holds the proxy and no route."""
     script = """
 import urllib.request
 def fetch(url):
@@ -269,7 +279,7 @@ say([fetch("http://www.example.com/"), refused(), attempt(lambda: echo("11.22.33
     bundle = jobs.bundle((set(jobs.job_dirs(environment)) - before).pop())
     netns, = [o for o in bundle["executor_observations"] if o["control"] == "network-namespace"]
     assert netns["level"] == "enforced" and "proxy" in netns["mechanism"]
-    assert any("nft" in sentence for sentence in netns["limits"])
+    assert any("nftables" in sentence for sentence in netns["limits"])
 
 
 def test_a_tls_name_that_is_another_one_is_recorded(world, environment):
@@ -328,28 +338,27 @@ def test_a_published_port_where_nothing_listens_is_a_reset_and_opens_nothing_els
         process.communicate("", timeout=20)
 
 
-def test_whoever_stops_the_maker_of_sockets_stops_nothing_else(world, environment):
-    """That process has the command's uid and lives in its process table: it can be signalled, and must not be relied on."""
+def test_what_makes_sockets_for_published_ports_is_out_of_the_commands_sight(world, environment):
+    """It is a member of the command's network, not of its process table: nothing inside can stop it."""
     port = free_port(world)
     script = """
 import signal
-for pid in filter(str.isdigit, os.listdir("/proc")):
-    if int(pid) not in (1, os.getpid()):
-        attempt(lambda: os.kill(int(pid), signal.SIGSTOP))
-print("stopped", flush=True)
+pids = [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and int(pid) not in (1, os.getpid())]
+for pid in pids:
+    attempt(lambda: os.kill(pid, signal.SIGSTOP))
+listener = socket.create_server(("127.0.0.1", 8080))
+print(len(pids), flush=True)
+peer, _ = listener.accept()
+peer.sendall(b"hi")
 sys.stdin.read()
-say(attempt(lambda: echo("www.example.com")))
 """
     command = world.command("run", "--safe", "--publish", f"{port}:8080", "--overlaynet-allow", NAME[0], "--",
                             "/usr/bin/python3", "-c", outside.PRELUDE + script)
     with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline() == "stopped\n"
-        for _ in range(3):
-            world.directly(f'say(attempt(lambda: connect("127.0.0.1", {port}).recv(1) and 1))')
-        out, _ = process.communicate("", timeout=30)
-    word, seconds = json.loads(out)
-    assert word == "ok" and seconds < 3
-    assert last_flows(environment) is not None
+        others = int(process.stdout.readline())
+        assert world.directly(f'say(connect("127.0.0.1", {port}).recv(2).decode())') == "hi"
+        process.communicate("", timeout=30)
+    assert others <= 1  # the helper for renames, which has the command's own rights
 
 
 # ---- limits ----
@@ -563,4 +572,4 @@ def test_doctor_says_when_network_rules_lack_nftables(world):
     fixes = json.loads(world.pvisor("doctor", "--json", code=None).out)["fix"]
     assert not any("network rules" in fix for fix in fixes), fixes
     fixes = json.loads(world.pvisor("doctor", "--json", code=None, wrap=WITHOUT_NFT).out)["fix"]
-    assert any("network rules" in fix and "apt-get install nftables" in fix for fix in fixes), fixes
+    assert any("network rules" in fix and "modprobe" in fix for fix in fixes), fixes

@@ -96,7 +96,7 @@ def test_dimensions(plan):
     assert plan("--stage")["filesystem"] == "sandbox"
     assert plan("--stage", "--filesystem", "host")["filesystem"] == "host"
     safe = plan("--safe")
-    assert safe["staged"] and safe["network"] == "deny-all" and safe["home_mode"] == "copy-on-write"
+    assert safe["staged"] and safe["network"] == "rules" and safe["home_mode"] == "copy-on-write"
     assert ".ssh" in safe["masks"]
     assert set(safe["required"]) == {"workspace_writes", "host_writes", "reads", "sensitive_paths", "network",
                                      "credentials", "subprocesses"}

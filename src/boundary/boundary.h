@@ -21,7 +21,7 @@
  * The inside of the network namespace of a PV_NET_RULES plan, which the caller furnishes: the boundary makes the
  * namespace and knows nothing of rules. Both functions run on the sandbox side, trusted, before anything hostile.
  */
-#define PV_BOUNDARY_NET_FDS    16
+#define PV_BOUNDARY_NET_FDS    64
 #define PV_BOUNDARY_NET_LIMITS 2
 /* What the observation says of it. */
 struct pv_boundary_network_words {

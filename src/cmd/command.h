@@ -24,6 +24,8 @@
         X(MAIN,   logs,       "Show what a job printed")                          \
         X(MAIN,   exec,       "Run another command in a running job")             \
         X(MAIN,   kill,       "End a running job")                                \
+        X(DECIDE, allow,      "Let a running job reach more of the network")      \
+        X(DECIDE, publish,    "Make a port of a running job reachable here")      \
         X(DECIDE, review,     "Show what a job did and what needs attention")     \
         X(DIFF,   diff,       "Show the changes of a job as a patch")             \
         X(DECIDE, inspect,    "Run a command in a job's result, contained")       \

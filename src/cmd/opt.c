@@ -323,6 +323,8 @@ int pv_opt_set(const struct pv_opt *o, void *target, const char *value, const ch
                 value = "";
         else if (value && !*value && o->type != PV_OPT_FLAG)
                 return pv_err_set(err, PV_ERR_USAGE, 0, "%s: is empty", shown);
+        if (o->check && o->check(value, err) < 0)
+                return pv_err_wrap(err, "%s", shown);
         switch (o->type) {
         case PV_OPT_FLAG:
                 return set_flag(value, field) == 0

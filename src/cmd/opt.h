@@ -53,6 +53,8 @@ struct pv_opt {
         size_t field;               /* offsetof() in the command's options struct */
         const char *const *choices; /* of PV_OPT_CHOICE, NULL-terminated */
         unsigned flags;             /* enum pv_opt_flags */
+        /* TEXT, LIST: looks at a value before it is stored, so that an error can name where it stands. NULL: none. */
+        int (*check)(const char *value, struct pv_err *err);
         enum pv_opt_complete complete;
         const char *group; /* heading in help; NULL: that of the row before */
 };

@@ -176,6 +176,15 @@ static const char *const networks[] = {
         [PV_NET_PROXY] = "rules, by the proxy's good offices",
 };
 
+/* Rules that let nothing out are told as what they are. */
+static const char *network(const struct pv_plan *p)
+{
+        for (size_t i = 0; p->net == PV_NET_RULES && i < p->netpolicy.n_layers; i++)
+                if (p->netpolicy.layer[i].closed && p->netpolicy.layer[i].n_allow == 0)
+                        return "denied until you allow it";
+        return networks[p->net];
+}
+
 static const char *rule(const struct pv_plan *p, enum pv_dimension d)
 {
         bool sandbox = p->filesystem == PV_FS_SANDBOX;
@@ -189,7 +198,7 @@ static const char *rule(const struct pv_plan *p, enum pv_dimension d)
         case PV_DIM_SENSITIVE_PATHS:
                 return sandbox && p->home_mode != PV_HOME_HOST ? "credential stores hidden" : NULL;
         case PV_DIM_NETWORK:
-                return networks[p->net];
+                return network(p);
         case PV_DIM_CREDENTIALS:
                 return sandbox ? "clean environment, no agents' sockets" : NULL;
         case PV_DIM_SUBPROCESSES:

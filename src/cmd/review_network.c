@@ -71,13 +71,39 @@ static size_t put_state(const json_t *targets, const char *state, size_t room, s
         return left_out;
 }
 
+/* What the person granted is the person's: it is told apart from what the rules said at the start. */
+static void put_grant(const json_t *grant, struct pv_str *out)
+{
+        size_t i;
+        json_t *one;
+        pv_str_put(out, "  granted  ");
+        if (pv_streq(text_of(grant, "kind"), "publish")) {
+                bool v6 = strchr(text_of(grant, "address"), ':');
+                pv_str_put(out, v6 ? "[" : "");
+                pv_str_put_safe(out, text_of(grant, "address"));
+                pv_str_putf(out, "%s:%lld leads to its port %lld", v6 ? "]" : "",
+                            (long long)json_integer_value(json_object_get(grant, "host_port")),
+                            (long long)json_integer_value(json_object_get(grant, "port")));
+        }
+        json_array_foreach(json_object_get(grant, "asked"), i, one)
+        {
+                pv_str_put(out, i ? ", " : "");
+                pv_str_put_safe(out, json_string_value(one) ? json_string_value(one) : "");
+        }
+        pv_str_put(out, " (by you, while it ran)\n");
+}
+
 void pv_review_put_network(const struct pv_review *r, struct pv_str *out)
 {
         static const char *const states[] = { "refused", "failed", "reached" };
-        const json_t *targets = json_object_get(json_object_get(r->bundle, "network"), "flows");
-        if (json_array_size(targets) == 0)
+        const json_t *network = json_object_get(r->bundle, "network");
+        const json_t *targets = json_object_get(network, "flows"), *granted = json_object_get(network, "granted");
+        size_t k;
+        json_t *grant;
+        if (json_array_size(targets) + json_array_size(granted) == 0)
                 return;
         pv_str_put(out, "\nNetwork\n");
+        json_array_foreach(granted, k, grant) put_grant(grant, out);
         for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
                 size_t more = put_state(targets, states[i], TARGETS_SHOWN, out);
                 if (more)

@@ -30,10 +30,19 @@ static int set_field(void *ctx, const struct pv_config_field *field, struct pv_e
                 return pv_opt_set(o, ctx, NULL, field->name, err);
         if (o->type == PV_OPT_REFUSED)
                 return pv_opt_set(o, ctx, NULL, field->name, err);
-        for (size_t i = 0; i < field->n; i++)
+        for (size_t i = 0; i < field->n; i++) {
+                *field->wrong = i;
                 if (pv_opt_set(o, ctx, field->values[i], field->name, err) < 0)
                         return -1;
+        }
         return 0;
+}
+
+/* Network rules; a group's targets are looked at as the rules are. */
+static bool takes_parts(void *ctx, const char *name)
+{
+        (void)ctx;
+        return pv_streq(name, "overlaynet-allow") || pv_streq(name, "overlaynet-deny");
 }
 
 int pv_run_load_config(const char *path, struct pv_request *request, struct pv_err *err)
@@ -46,5 +55,6 @@ int pv_run_load_config(const char *path, struct pv_request *request, struct pv_e
                 pv_log_debug("options of %s apply", own);
                 path = own;
         }
-        return pv_config_load(path, &(struct pv_config_sink){ .set = set_field, .ctx = request }, err);
+        return pv_config_load(
+                path, &(struct pv_config_sink){ .set = set_field, .takes_parts = takes_parts, .ctx = request }, err);
 }

@@ -2,6 +2,7 @@
 /* The options of `run`: the published tool's, so that its examples run, and what this version refuses of them. */
 #include "cmd/run_options.h"
 
+#include "policy/network.h"
 #include "policy/request.h"
 
 #define FIELD(name_) offsetof(struct pv_request, name_)
@@ -27,7 +28,7 @@ const struct pv_opt pv_run_options[] = {
           .group = "Boundary",
           .help = "Everything at once, and all of it enforced or the run is refused: changes staged, the rest of the "
                   "file system hidden or read-only, a throw-away view of HOME without its credential stores, a clean "
-                  "environment, no network, nothing left running." },
+                  "environment, no network but what is allowed, nothing left running." },
         { .name = "strict",
           .type = PV_OPT_FLAG,
           .field = FIELD(strict),
@@ -104,24 +105,30 @@ const struct pv_opt pv_run_options[] = {
           .choices = networks,
           .flags = PV_OPT_ARG_OPTIONAL,
           .field = FIELD(overlaynet),
-          .help = "The network. auto: enforced rules (the default when there is any). off: it is not restricted, not "
-                  "even by --safe. proxy: rules that hold only for programs that use the proxy they are given." },
+          .help = "The network. auto: enforced rules (the default under --safe, which allows nothing by itself, and "
+                  "when "
+                  "there is any rule). off: it is not restricted, not even by --safe. proxy: rules that hold only for "
+                  "programs that use the proxy they are given." },
         { .name = "overlaynet-allow",
           .type = PV_OPT_LIST,
           .arg = "TARGET",
           .field = FIELD(overlaynet_allow),
-          .help = "Let it reach HOST, *.SUFFIX, ADDRESS or CIDR, each with an optional :PORT or :FIRST-LAST; all else "
+          .check = pv_check_net_target,
+          .help = "Let it reach HOST, *.SUFFIX, ADDRESS or CIDR, each with an optional :PORT, :FIRST-LAST or a list of "
+                  "them, or a @GROUP (@npm @pypi @crates @go @debian @github, and your own in groups.yaml); all else "
                   "is "
                   "then refused. host.pvisor.internal:PORT is this machine's loopback. Repeatable." },
         { .name = "overlaynet-deny",
           .type = PV_OPT_LIST,
           .arg = "TARGET",
           .field = FIELD(overlaynet_deny),
-          .help = "Refuse these targets; wins over every allow. Repeatable." },
+          .check = pv_check_net_target,
+          .help = "Refuse these targets; wins over every allow, and over what is granted later. Repeatable." },
         { .name = "overlaynet-limit",
           .type = PV_OPT_LIST,
           .arg = "[TARGET=]RATE",
           .field = FIELD(overlaynet_limit),
+          .check = pv_check_net_limit,
           .help = "At most 10mbps, 2mb/s, ... to and from a target, or in all; limits stack. Repeatable." },
         { .name = "overlaynet-allow-private-ips",
           .type = PV_OPT_FLAG,
@@ -129,14 +136,22 @@ const struct pv_opt pv_run_options[] = {
           .help = "Names may lead to private addresses (10/8, 192.168/16, fc00::/7, ...)." },
         { .name = "publish",
           .type = PV_OPT_LIST,
-          .arg = "[ADDR:]HOSTPORT:PORT",
+          .arg = "[ADDR:]HOSTPORT[:PORT]",
           .field = FIELD(publish),
+          .check = pv_check_publication,
           .help = "Make a port of the sandbox reachable on this machine, on loopback unless ADDR says otherwise. "
                   "Repeatable." },
+        { .name = "host-port",
+          .type = PV_OPT_LIST,
+          .arg = "HOSTPORT[:PORT]",
+          .field = FIELD(host_port),
+          .check = pv_check_host_port,
+          .help = "Make a port of this machine's loopback reachable on the sandbox's own (localhost), under the same "
+                  "number or as PORT. Repeatable." },
         { .name = "overlaynet-deny-all",
           .type = PV_OPT_FLAG,
           .field = FIELD(overlaynet_deny_all),
-          .help = "No network: a namespace with nothing in it but its own loopback." },
+          .help = "No network: a namespace with nothing in it but its own loopback, and nothing to grant later." },
         { .name = "allow-userns",
           .type = PV_OPT_FLAG,
           .field = FIELD(allow_userns),

@@ -83,17 +83,17 @@ json_t *pv_bundle_make(const struct pv_bundle_facts *f)
         struct timespec now = pv_clock_now();
         enum pv_record_extent extent = f->started ? PV_RECORD_WHOLE : PV_RECORD_PARTIAL;
         pv_clock_format(&now, at);
-        return json_pack(
-                "{s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "schema_version",
-                PV_BUNDLE_SCHEMA_VERSION, "generated_at", at, "run", run_json(f), "plan",
-                pv_bundle_plan(f->plan, f->job->request), "executor_observations",
-                f->observed ? json_incref(f->observed) : pv_record_observations(f->observations), "safety",
-                pv_record_safety(f->observations, extent), "filesystem",
-                pv_bundle_filesystem(f->job, f->plan, f->changes), "network",
-                pv_bundle_network(f->plan, pv_record_level(f->observations, extent, PV_DIM_NETWORK), f->network),
-                "environment", pv_bundle_environment(f->plan), "resources",
-                pv_bundle_resources(&f->plan->limits, f->observations, f->started, f->exit), "lineage",
-                lineage_json(f->job), "artifacts", artifacts_json(f));
+        return json_pack("{s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "schema_version",
+                         PV_BUNDLE_SCHEMA_VERSION, "generated_at", at, "run", run_json(f), "plan",
+                         pv_bundle_plan(f->plan, f->job->request), "executor_observations",
+                         f->observed ? json_incref(f->observed) : pv_record_observations(f->observations), "safety",
+                         pv_record_safety(f->observations, extent), "filesystem",
+                         pv_bundle_filesystem(f->job, f->plan, f->changes), "network",
+                         pv_bundle_network(f->plan, pv_record_level(f->observations, extent, PV_DIM_NETWORK),
+                                           f->network, f->granted),
+                         "environment", pv_bundle_environment(f->plan), "resources",
+                         pv_bundle_resources(&f->plan->limits, f->observations, f->started, f->exit), "lineage",
+                         lineage_json(f->job), "artifacts", artifacts_json(f));
 }
 
 int pv_bundle_write(const struct pv_bundle_facts *facts, struct pv_err *err)

@@ -29,6 +29,7 @@ struct pv_bundle_facts {
         const struct pv_exit *exit;       /* NULL: it still runs, was never started, or is not known */
         const struct pv_changes *changes; /* NULL: not known, or not staged */
         const json_t *network; /* what the data plane summed up (net/tally.h); NULL: not known, or there is none */
+        const json_t *granted; /* what the person granted while it ran; NULL: nothing */
         const struct pv_err *failure; /* NULL: none */
 };
 

@@ -133,7 +133,7 @@ static const char *interception(const struct pv_plan *p, enum pv_level level)
 }
 
 /* In an empty namespace nothing can flow; otherwise the data plane counts, where there is one. */
-json_t *pv_bundle_network(const struct pv_plan *p, enum pv_level level, const json_t *sums)
+json_t *pv_bundle_network(const struct pv_plan *p, enum pv_level level, const json_t *sums, const json_t *granted)
 {
         static const char *const policy[] = {
                 [PV_NET_AMBIENT] = "ambient",
@@ -150,9 +150,10 @@ json_t *pv_bundle_network(const struct pv_plan *p, enum pv_level level, const js
         else
                 counters = counters ? json_incref(counters) : json_null();
         targets = closed ? json_array() : targets ? json_incref(targets) : json_null();
-        return json_pack("{s:s, s:s?, s:o, s:o, s:o}", "policy", policy[p->net], "interception", how, "rules",
+        return json_pack("{s:s, s:s?, s:o, s:o, s:o, s:o}", "policy", policy[p->net], "interception", how, "rules",
                          p->net == PV_NET_RULES || p->net == PV_NET_PROXY ? pv_job_network_json(p) : json_null(),
-                         "counters", counters, "flows", targets);
+                         "granted", granted ? json_deep_copy(granted) : json_array(), "counters", counters, "flows",
+                         targets);
 }
 
 /* environment: names only */

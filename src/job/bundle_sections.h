@@ -11,7 +11,7 @@
 json_t *pv_bundle_plan(const struct pv_plan *plan, json_t *request);
 /* changes NULL: not known. */
 json_t *pv_bundle_filesystem(const struct pv_job *job, const struct pv_plan *plan, const struct pv_changes *changes);
-json_t *pv_bundle_network(const struct pv_plan *plan, enum pv_level level, const json_t *sums);
+json_t *pv_bundle_network(const struct pv_plan *plan, enum pv_level level, const json_t *sums, const json_t *granted);
 json_t *pv_bundle_environment(const struct pv_plan *plan);
 json_t *pv_bundle_resources(const struct pv_limits *asked, const struct pv_observations *observations, bool started,
                             const struct pv_exit *exit);

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -12,107 +13,13 @@
 #include "base/log.h"
 #include "base/syscall.h"
 #include "boundary/caps.h"
-#include "net/nflog.h"
-#include "net/nft.h"
+#include "job/network_internal.h"
 
 #define SUMMARY_MAX (16U << 20)
-#define MAKER_MS    500   /* for a socket from the namespace; the sandbox may stop whoever makes it */
+#define MAKER_MS    500   /* for a socket from the namespace */
 #define END_MS      10000 /* for the plane to deliver and to sum up; it takes two seconds at most by itself */
 
-/* ---- on the sandbox side ---- */
-
-/* A process of its own in the namespace, which makes sockets there for the plane until that is gone. */
-static int start_maker(struct pv_run_network *n, struct pv_err *err)
-{
-        pid_t pid = fork();
-        if (pid < 0)
-                return pv_err_set(err, PV_ERR_SYS, errno, "network namespace: fork");
-        if (pid > 0)
-                return 0;
-        if ((dup3(n->maker[1], 3, O_CLOEXEC) < 0 && n->maker[1] != 3) || chdir("/") < 0)
-                _exit(1);
-        if (pv_sys_close_range(4, ~0U, 0) < 0 || pv_sys_close_range(0, 2, 0) < 0)
-                _exit(1);
-        pv_netns_serve_sockets(3);
-        _exit(0);
-}
-
-static void keep_proxy_alone(struct pv_netns_sockets *s)
-{
-        for (int i = 0; i < PV_NETNS_SOCKETS; i++)
-                if (i != PV_NETNS_PROXY4 && i != PV_NETNS_PROXY6)
-                        pv_fd_closep(&s->fd[i]);
-}
-
-/* What nftables refuses is told to us where the kernel can; refusing does not depend on it. */
-static int load_rules(struct pv_run_network *n, struct pv_boundary_network_words *words, struct pv_err *err)
-{
-        struct pv_err why = PV_ERR_INIT;
-        n->sockets.log = pv_nflog_open(&why);
-        for (;;) {
-                pv_auto_str rules = { 0 };
-                pv_nft_write_rules(&rules, &n->plan->netpolicy, &n->sockets);
-                if (pv_nft_load(rules.s, rules.len, err) == 0)
-                        break;
-                if (n->sockets.log < 0)
-                        return -1;
-                pv_err_clear(err);
-                pv_fd_closep(&n->sockets.log); /* once more without `log` */
-        }
-        if (n->sockets.log < 0)
-                (void)strcpy(words->limit[0],
-                             "What is refused in connect is not recorded: the kernel lacks nfnetlink_log.");
-        return 0;
-}
-
-/* With nftables: routes lead everything to us. Without: there is no route, and the proxy is what can be reached. */
-static int enter(void *ctx, int *fd, struct pv_boundary_network_words *words, struct pv_err *err)
-{
-        struct pv_run_network *n = ctx;
-        if (pv_netns_set_up_loopback(err) < 0 || pv_netns_listen(&n->sockets, err) < 0)
-                return -1;
-        if (load_rules(n, words, err) == 0) {
-                if (pv_netns_set_up(err) < 0)
-                        return -1;
-                pv_netns_forget_ended_connections();
-                (void)strcpy(words->mechanism, "network namespace whose every connection nftables hands to pVisor");
-        } else if (err->kind == PV_ERR_UNSUPPORTED) {
-                (void)strcpy(words->mechanism, "network namespace with nothing but pVisor's proxy");
-                (void)snprintf(words->limit[0], sizeof words->limit[0],
-                               "Only programs that use the proxy reach anything, and only they are recorded.");
-                (void)snprintf(words->limit[1], sizeof words->limit[1], "%.120s.", err->msg);
-                pv_err_clear(err);
-                keep_proxy_alone(&n->sockets);
-        } else {
-                return -1;
-        }
-        if (n->plan->n_publications && start_maker(n, err) < 0)
-                return -1;
-        memcpy(fd, n->sockets.fd, sizeof n->sockets.fd);
-        fd[PV_NETNS_SOCKETS] = n->sockets.log;
-        return 0;
-}
-
-static void add_proxy_variables(struct pv_strv *env, uint16_t port)
-{
-        static const char *const names[] = { "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY",
-                                             "http_proxy", "https_proxy", "all_proxy" };
-        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-                pv_strv_take(env, pv_strf("%s=http://127.0.0.1:%u", names[i], port));
-        pv_strv_add(env, "NO_PROXY=localhost,127.0.0.1,::1");
-        pv_strv_add(env, "no_proxy=localhost,127.0.0.1,::1");
-}
-
-static void adapt(void *ctx, struct pv_strv *env)
-{
-        const struct pv_run_network *n = ctx;
-        if (n->sockets.fd[PV_NETNS_TCP4] < 0 && n->sockets.port[PV_NETNS_TCP4] != 0)
-                add_proxy_variables(env, n->sockets.port[PV_NETNS_PROXY4]);
-}
-
-/* ---- the supervisor ---- */
-
-static int listen_at(const struct pv_netaddr *addr, uint16_t port, uint16_t *got, struct pv_err *err)
+int pv_run_network_listen(const struct pv_netaddr *addr, uint16_t port, uint16_t *got, struct pv_err *err)
 {
         struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_port = htons(port) };
         struct sockaddr_in6 v6 = { .sin6_family = AF_INET6, .sin6_port = htons(port) };
@@ -141,13 +48,14 @@ static int open_publications(struct pv_run_network *n, struct pv_err *err)
                 n->publish[i] = (struct pv_publish){ .fd = -1, .port = p->publications[i].port };
         for (size_t i = 0; i < p->n_publications; i++) {
                 uint16_t unused;
-                n->publish[i].fd = listen_at(&p->publications[i].addr, p->publications[i].host_port, &unused, err);
+                n->publish[i].fd =
+                        pv_run_network_listen(&p->publications[i].addr, p->publications[i].host_port, &unused, err);
                 if (n->publish[i].fd < 0)
                         return pv_err_wrap(err, "--publish");
         }
         struct timeval most = { .tv_usec = MAKER_MS * 1000 };
-        if (p->n_publications && (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, n->maker) < 0 ||
-                                  setsockopt(n->maker[0], SOL_SOCKET, SO_RCVTIMEO, &most, sizeof most) < 0))
+        if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, n->maker) < 0 ||
+            setsockopt(n->maker[0], SOL_SOCKET, SO_RCVTIMEO, &most, sizeof most) < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "network: make a channel");
         return 0;
 }
@@ -159,10 +67,10 @@ static int open_proxy(struct pv_run_network *n, struct pv_plan *plan, struct pv_
         static const char *const names[] = { "HTTP_PROXY",  "HTTPS_PROXY", "ALL_PROXY", "http_proxy",
                                              "https_proxy", "all_proxy",   "NO_PROXY",  "no_proxy" };
         uint16_t port = 0;
-        n->sockets.fd[PV_NETNS_PROXY4] = listen_at(&loopback, 0, &port, err);
+        n->sockets.fd[PV_NETNS_PROXY4] = pv_run_network_listen(&loopback, 0, &port, err);
         if (n->sockets.fd[PV_NETNS_PROXY4] < 0)
                 return -1;
-        add_proxy_variables(&plan->env, port);
+        pv_run_network_add_proxy(&plan->env, port);
         for (size_t i = 0; i < sizeof names / sizeof *names; i++)
                 pv_strv_add(&plan->env_injected, names[i]);
         return 0;
@@ -173,13 +81,16 @@ int pv_run_network_prepare(struct pv_run_network *n, struct pv_plan *plan, struc
         n->plan = plan;
         for (size_t i = 0; i < PV_NETNS_SOCKETS; i++)
                 n->sockets.fd[i] = -1;
-        n->sockets.log = -1;
+        n->sockets.log = n->sockets.rules = -1;
+        n->host_ports = pv_calloc(2 * plan->n_host_ports, sizeof *n->host_ports);
+        for (size_t i = 0; i < 2 * plan->n_host_ports; i++)
+                n->host_ports[i] = -1;
         if (plan->net == PV_NET_PROXY)
                 return open_proxy(n, plan, err);
         if (plan->net != PV_NET_RULES)
                 return 0;
         n->inside = true;
-        n->hooks = (struct pv_boundary_network){ .enter = enter, .adapt = adapt, .ctx = n };
+        pv_run_network_hook(n);
         return open_publications(n, err);
 }
 
@@ -222,61 +133,124 @@ static int stand_apart(pid_t supervisor)
         return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ? -1 : pv_caps_set(0);
 }
 
-static _Noreturn void become_plane(struct pv_run_network *n, int control, int events, pid_t supervisor)
+static _Noreturn void become_plane(struct pv_run_network *n, int control, int orders, int events, pid_t supervisor)
 {
+        const struct pv_plan *p = n->plan;
         struct pv_err err = PV_ERR_INIT;
         size_t n_keep = 0;
-        pv_auto_free int *keep = pv_calloc(PV_NETNS_SOCKETS + n->plan->n_publications + 4, sizeof *keep);
+        pv_auto_free int *keep =
+                pv_calloc(PV_NETNS_SOCKETS + p->n_publications + 2 * p->n_host_ports + 6, sizeof *keep);
+        pv_auto_free struct pv_plane_host_port *host_ports = pv_calloc(p->n_host_ports, sizeof *host_ports);
         if (stand_apart(supervisor) < 0)
                 _exit(1);
         for (size_t i = 0; i < PV_NETNS_SOCKETS; i++)
                 keep[n_keep++] = n->sockets.fd[i];
-        for (size_t i = 0; i < n->plan->n_publications; i++)
+        for (size_t i = 0; i < p->n_publications; i++)
                 keep[n_keep++] = n->publish[i].fd;
-        keep[n_keep++] = control;
-        keep[n_keep++] = events;
-        keep[n_keep++] = n->maker[0];
-        keep[n_keep++] = n->sockets.log;
+        for (size_t i = 0; i < p->n_host_ports; i++) {
+                host_ports[i].port = p->host_ports[i].host_port;
+                for (size_t k = 0; k < 2; k++)
+                        keep[n_keep++] = host_ports[i].fd[k] = n->host_ports[2 * i + k];
+        }
+        const int others[] = { control, orders, events, n->maker[0], n->sockets.log, n->sockets.rules };
+        for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+                keep[n_keep++] = others[i];
         if (close_all_but(keep, n_keep) < 0)
                 _exit(1);
         const struct pv_plane_spec spec = {
-                .policy = &n->plan->netpolicy,
+                .policy = &p->netpolicy,
                 .sockets = n->sockets,
                 .control = control,
+                .orders = orders,
                 .events = events,
                 .publish = n->publish,
-                .n_publish = n->plan->n_publications,
+                .n_publish = p->n_publications,
+                .host_ports = host_ports,
+                .n_host_ports = p->n_host_ports,
                 .sockets_from = n->maker[0],
         };
         _exit(pv_plane_run(&spec, &err) < 0 ? 1 : 0);
 }
 
+/* In a child of the supervisor: a member of the namespaces that nobody inside can see or signal. */
+static _Noreturn void become_maker(const struct pv_run_network *n, pid_t supervisor)
+{
+        int keep[] = { n->maker[1] };
+        if (setns(n->namespaces[0], CLONE_NEWUSER) < 0 || setns(n->namespaces[1], CLONE_NEWNET) < 0)
+                _exit(1);
+        if (prctl(PR_SET_DUMPABLE, 0) < 0 || stand_apart(supervisor) < 0 || close_all_but(keep, 1) < 0)
+                _exit(1);
+        pv_netns_serve_sockets(keep[0]);
+        _exit(0);
+}
+
+int pv_run_network_start_maker(struct pv_run_network *n, struct pv_err *err)
+{
+        pid_t self = getpid();
+        if (n->making > 0)
+                return 0;
+        if (n->namespaces[1] < 0 || n->maker[1] < 0)
+                return pv_err_set(err, PV_ERR_STATE, 0, "network: this run has no namespace that is published from");
+        n->making = fork();
+        if (n->making == 0)
+                become_maker(n, self);
+        pv_fd_closep(&n->maker[1]);
+        if (n->making > 0)
+                return 0;
+        n->making = 0;
+        return pv_err_set(err, PV_ERR_SYS, errno, "network: start the maker of sockets");
+}
+
+static void take_descriptors(struct pv_run_network *n, struct pv_boundary *b)
+{
+        size_t i = 0;
+        if (!n->inside)
+                return;
+        for (; i < PV_NETNS_SOCKETS; i++)
+                n->sockets.fd[i] = pv_boundary_take_net_fd(b, i);
+        n->sockets.log = pv_boundary_take_net_fd(b, i++);
+        n->sockets.rules = pv_boundary_take_net_fd(b, i++);
+        n->namespaces[0] = pv_boundary_take_net_fd(b, i++);
+        n->namespaces[1] = pv_boundary_take_net_fd(b, i++);
+        for (size_t k = 0; k < 2 * n->plan->n_host_ports; k++)
+                n->host_ports[k] = pv_boundary_take_net_fd(b, i++);
+}
+
+/* What the plane has now is nobody else's. */
+static void forget_descriptors(struct pv_run_network *n)
+{
+        pv_netns_close(&n->sockets);
+        for (size_t i = 0; i < n->plan->n_publications; i++)
+                pv_fd_closep(&n->publish[i].fd);
+        for (size_t i = 0; i < 2 * n->plan->n_host_ports; i++)
+                pv_fd_closep(&n->host_ports[i]);
+        pv_fd_closep(&n->maker[0]);
+}
+
 int pv_run_network_start(struct pv_run_network *n, struct pv_boundary *b, int events, struct pv_err *err)
 {
-        int pair[2];
+        int control[2], orders[2];
         if (!n->plan || (n->plan->net != PV_NET_RULES && n->plan->net != PV_NET_PROXY))
                 return 0;
-        for (size_t i = 0; n->inside && i < PV_NETNS_SOCKETS; i++)
-                n->sockets.fd[i] = pv_boundary_take_net_fd(b, i);
-        n->sockets.log = n->inside ? pv_boundary_take_net_fd(b, PV_NETNS_SOCKETS) : -1;
-        pv_fd_closep(&n->maker[1]);
-        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+        take_descriptors(n, b);
+        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, control) < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "network: make a channel");
+        n->control = control[0];
+        pv_auto_fd its_control = control[1];
+        if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, orders) < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "network: make a channel");
+        n->orders = orders[0];
+        pv_auto_fd its_orders = orders[1];
         pid_t self = getpid();
         n->plane = fork();
         if (n->plane == 0)
-                become_plane(n, pair[1], events, self);
-        (void)close(pair[1]);
-        n->control = pair[0];
+                become_plane(n, its_control, its_orders, events, self);
         if (n->plane < 0) {
                 n->plane = 0;
                 return pv_err_set(err, PV_ERR_SYS, errno, "network: start the data plane");
         }
-        pv_netns_close(&n->sockets);
-        for (size_t i = 0; i < n->plan->n_publications; i++)
-                pv_fd_closep(&n->publish[i].fd);
-        pv_fd_closep(&n->maker[0]);
-        return 0;
+        forget_descriptors(n);
+        return n->plan->n_publications ? pv_run_network_start_maker(n, err) : 0;
 }
 
 static int read_result(struct pv_run_network *n, struct pv_err *err)
@@ -294,6 +268,7 @@ static int read_result(struct pv_run_network *n, struct pv_err *err)
 void pv_run_network_end(struct pv_run_network *n)
 {
         struct pv_err err = PV_ERR_INIT;
+        pv_run_grants_free(pv_steal(&n->grants));
         if (n->plane <= 0)
                 return;
         if (read_result(n, &err) < 0) {
@@ -306,12 +281,20 @@ void pv_run_network_end(struct pv_run_network *n)
 void pv_run_network_fini(struct pv_run_network *n)
 {
         pv_pid_killp(&n->plane);
+        pv_pid_killp(&n->making);
         pv_fd_closep(&n->control);
+        pv_fd_closep(&n->orders);
+        pv_fd_closep(&n->namespaces[0]);
+        pv_fd_closep(&n->namespaces[1]);
         if (n->plan)
                 pv_netns_close(&n->sockets);
         for (size_t i = 0; n->plan && n->publish && i < n->plan->n_publications; i++)
                 pv_fd_closep(&n->publish[i].fd);
         free(n->publish);
+        for (size_t i = 0; n->plan && n->host_ports && i < 2 * n->plan->n_host_ports; i++)
+                pv_fd_closep(&n->host_ports[i]);
+        free(n->host_ports);
+        json_decref(n->granted);
         pv_fd_closep(&n->maker[0]);
         pv_fd_closep(&n->maker[1]);
         json_decref(n->result);

@@ -10,20 +10,28 @@
 #include "boundary/boundary.h"
 #include "net/plane.h"
 
+struct pv_run_grants;
+
 struct pv_run_network {
         const struct pv_plan *plan;
         struct pv_boundary_network hooks; /* for the boundary's spec, when inside is set */
         bool inside;                      /* PV_NET_RULES: the namespace is furnished */
         struct pv_netns_sockets sockets;
         struct pv_publish *publish;
-        int maker[2];   /* [0] the plane's, [1] whoever makes sockets inside */
-        pid_t plane;    /* 0: none */
-        int control;    /* to the plane; -1 */
-        json_t *result; /* what the plane summed up; NULL: not known, or there was none */
+        int *host_ports;   /* listening inside, two a port of the plan: IPv4, IPv6 */
+        int namespaces[2]; /* the user namespace and the network namespace, for whoever makes sockets inside */
+        int maker[2];      /* [0] the plane's, [1] of whoever makes sockets inside */
+        pid_t making;      /* that process; 0: none yet */
+        pid_t plane;       /* 0: none */
+        int control;       /* to the plane; -1 */
+        int orders;        /* to the plane while it runs (net/orders.h); -1 */
+        struct pv_run_grants *grants; /* grants.c; NULL: nothing was asked for yet */
+        json_t *granted;              /* what the person granted, for the record: an array; NULL: nothing */
+        json_t *result;               /* what the plane summed up; NULL: not known, or there was none */
 };
-#define PV_RUN_NETWORK_INIT                        \
-        {                                          \
-                .maker = { -1, -1 }, .control = -1 \
+#define PV_RUN_NETWORK_INIT                                                                \
+        {                                                                                  \
+                .namespaces = { -1, -1 }, .maker = { -1, -1 }, .control = -1, .orders = -1 \
         }
 
 /*

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include "job/network.h"
 #include "net/nflog.h"
+#include "net/nfmsg.h"
 #include "net/nft.h"
 
 static void try_rules(struct pv_str *out)
@@ -13,7 +14,6 @@ static void try_rules(struct pv_str *out)
         static const struct pv_netpolicy everything = { .n_layers = 0 };
         struct pv_err err = PV_ERR_INIT;
         struct pv_netns_sockets s;
-        pv_auto_str rules = { 0 };
         if (unshare(CLONE_NEWUSER | CLONE_NEWNET) < 0)
                 return; /* without namespaces there is nothing to have rules in: the boundary says so */
         if (pv_netns_set_up_loopback(&err) < 0 || pv_netns_listen(&s, &err) < 0) {
@@ -26,13 +26,12 @@ static void try_rules(struct pv_str *out)
                             "what network rules refuse in connect is not recorded (%s): a kernel with "
                             "CONFIG_NETFILTER_NETLINK_LOG, `sudo modprobe nfnetlink_log`",
                             err.msg);
-        pv_nft_write_rules(&rules, &everything, &s);
         pv_err_clear(&err);
-        if (pv_nft_load(rules.s, rules.len, &err) == 0)
+        s.rules = pv_nfmsg_open(&err);
+        if (s.rules >= 0 && pv_nft_load(s.rules, &everything, &s, &err) == 0)
                 return;
         pv_str_putf(out, "%snetwork rules let nothing out but what uses pVisor's proxy (%s): %s", out->len ? "\n" : "",
-                    err.msg,
-                    err.hint[0] ? err.hint : "a kernel with nf_tables and its nat, `sudo modprobe nft_nat nft_redir`");
+                    err.msg, "a kernel with nf_tables and its nat, `sudo modprobe nft_nat nft_redir nft_reject_inet`");
 }
 
 int pv_run_network_examine(struct pv_strv *fix, struct pv_err *err)

@@ -414,6 +414,7 @@ static void write_bundle(const struct lifecycle *l, const struct pv_exit *end, c
                 .exit = end,
                 .changes = changes,
                 .network = l->network.result,
+                .granted = l->network.granted,
                 .failure = failure,
         };
         if (pv_bundle_write(&facts, &err) < 0)

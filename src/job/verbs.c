@@ -39,6 +39,8 @@ const struct pv_control_verb *const pv_control_verbs[] = {
         &pv_control_freeze,
         &pv_control_beside,
         &pv_control_exec,
+        &pv_control_allow,
+        &pv_control_publish,
         NULL,
 };
 /* clang-format on */

@@ -185,10 +185,10 @@ static bool answer_now(const struct question *q)
                 answer_reverse(q);
         } else if (is_local(q->server, name)) {
                 send_answer(q, &(struct pv_dns_answer){ .addrs = local, .n_addrs = 2, .ttl = TTL_S });
-        } else if (host && pv_plane_allows_host_port(p->policy, 0)) {
+        } else if (host && pv_plane_allows_host_port(&p->policy, 0)) {
                 answer_synthetic(q);
         } else {
-                struct pv_verdict v = pv_match_name(p->policy, name);
+                struct pv_verdict v = pv_match_name(&p->policy, name);
                 if (v.kind == PV_VERDICT_ALLOWED && !host)
                         return false;
                 if (v.kind == PV_VERDICT_ALLOWED) /* the host's own name, which no rule names */

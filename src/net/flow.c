@@ -5,6 +5,7 @@
  *   redirected: original destination -> name -> policy -> RESOLVING -> CONNECTING -> RELAYING
  *   proxied:    READING_HEAD -> policy -> RESOLVING -> CONNECTING -> RELAYING
  *   published:  CONNECTING (inside the namespace) -> RELAYING
+ *   host port:  CONNECTING (to the host's loopback) -> RELAYING
  *
  * Before it relays, a refusal or failure answers the sandbox at once: a reset, or a sentence in HTTP through the proxy.
  * The peer inside is hostile: everything it can make this wait for has a deadline, everything it sends a bound.
@@ -209,12 +210,12 @@ static void look_for_tls_name(struct pv_relay *r, const unsigned char *bytes, si
 static void set_limits(struct pv_flow *f)
 {
         struct pv_plane *p = f->plane;
-        size_t n = 0, most = p->policy->n_limits;
+        size_t n = 0, most = p->policy.n_limits;
         if (most == 0)
                 return;
         f->limits = pv_calloc(2 * (most + 1), sizeof *f->limits);
         for (size_t i = 0; i < most; i++)
-                if (pv_match_limit(&p->policy->limits[i], f->name, &f->addr, f->port)) {
+                if (pv_match_limit(&p->policy.limits[i], f->name, &f->addr, f->port)) {
                         f->limits[n] = &p->rates[2 * i];
                         f->limits[most + 1 + n] = &p->rates[2 * i + 1];
                         n++;
@@ -339,7 +340,7 @@ static void connect_next(struct pv_flow *f)
                 const struct pv_netaddr *a = &c->addr[f->next_candidate++];
                 struct pv_verdict v = { .kind = PV_VERDICT_ALLOWED };
                 if (!is_host_name(f))
-                        v = pv_match_address(f->plane->policy, f->name, a, f->port);
+                        v = pv_match_address(&f->plane->policy, f->name, a, f->port);
                 if (v.kind != PV_VERDICT_ALLOWED) {
                         f->special = v;
                         continue;
@@ -399,14 +400,14 @@ static void go(struct pv_flow *f)
         f->state = RESOLVING;
         f->wait.done = on_resolved;
         if (is_host_name(f)) {
-                if (pv_plane_allows_host_port(p->policy, f->port))
+                if (pv_plane_allows_host_port(&p->policy, f->port))
                         connect_to(f, loopback, 2);
                 else
                         refuse_text(f, not_a_host_port);
                 return;
         }
-        struct pv_verdict v = f->name ? pv_match_name_port(p->policy, f->name, f->port)
-                                      : pv_match_address(p->policy, NULL, &f->addr, f->port);
+        struct pv_verdict v = f->name ? pv_match_name_port(&p->policy, f->name, f->port)
+                                      : pv_match_address(&p->policy, NULL, &f->addr, f->port);
         if (v.kind != PV_VERDICT_ALLOWED)
                 refuse(f, &v);
         else if (f->name)
@@ -415,7 +416,7 @@ static void go(struct pv_flow *f)
                 connect_to(f, &f->addr, 1);
 }
 
-/* ---- the three ways in ---- */
+/* ---- the ways in ---- */
 
 void pv_flow_accept_redirected(struct pv_plane *p, int fd, bool v6)
 {
@@ -452,11 +453,11 @@ void pv_flow_note_refused(struct pv_plane *p, const struct pv_nflog_packet *pack
         else if (name && pv_streq(name, PV_PLANE_HOST_NAME))
                 text = not_a_host_port;
         else if (name)
-                v = pv_match_name_port(p->policy, name, packet->port);
+                v = pv_match_name_port(&p->policy, name, packet->port);
         else if (pv_names_is_synthetic(&packet->to))
                 text = "the address stands for no name";
         else
-                v = pv_match_address(p->policy, NULL, &packet->to, packet->port);
+                v = pv_match_address(&p->policy, NULL, &packet->to, packet->port);
         if (!text && v.kind == PV_VERDICT_ALLOWED)
                 text = "a port of pVisor's own";
         pv_tally_note(p->tally, &(struct pv_flow_record){
@@ -541,6 +542,20 @@ void pv_flow_accept_published(struct pv_plane *p, int fd, uint16_t port)
         struct pv_flow *f = flow_new(p, fd, PV_VIA_PUBLISH);
         f->port = port;
         connect_inside(f);
+}
+
+/* Named by the person, and by that alone allowed; a deny rule for the host's name still wins. */
+void pv_flow_accept_host_port(struct pv_plane *p, int fd, uint16_t port)
+{
+        struct pv_flow *f = flow_new(p, fd, PV_VIA_HOST_PORT);
+        f->name = pv_strdup(PV_PLANE_HOST_NAME);
+        f->port = port;
+        f->wait.done = on_resolved;
+        struct pv_verdict v = pv_match_name_port(&p->policy, PV_PLANE_HOST_NAME, port);
+        if (v.kind == PV_VERDICT_DENIED && !pv_streq(v.layer, PV_LAYER_DENY_ALL))
+                refuse(f, &v);
+        else
+                connect_to(f, loopback, 2);
 }
 
 /* ---- time ---- */

@@ -9,6 +9,7 @@ struct target {
         const char *name; /* or NULL */
         const struct pv_netaddr *addr;
         uint16_t port;
+        enum pv_transport transport;
 };
 
 static bool holds_name(const struct pv_netrule *r, const char *name)
@@ -27,6 +28,8 @@ static bool is_v4_rule(const struct pv_netrule *r)
 
 static bool holds(const struct pv_netrule *r, const struct target *t)
 {
+        if (!pv_netrule_is_for(r, t->transport))
+                return false;
         if (t->port != ANY_PORT && (t->port < r->port_first || t->port > r->port_last))
                 return false;
         switch (r->kind) {
@@ -42,10 +45,14 @@ static bool holds(const struct pv_netrule *r, const struct target *t)
         return false;
 }
 
-/* A deny rule for one port does not refuse the whole name: such a rule is asked again at connect time. */
+/*
+ * A deny rule for one port does not refuse the whole name: such a rule is asked again at connect time. One that is about
+ * connections alone neither.
+ */
 static bool denies(const struct pv_netrule *r, const struct target *t)
 {
-        if (t->port == ANY_PORT && (r->port_first != 1 || r->port_last != 65535))
+        bool all_ports = r->port_first == 1 && r->port_last == 65535;
+        if (t->port == ANY_PORT && !all_ports && r->transports != PV_TRANSPORT_DNS)
                 return false;
         return holds(r, t);
 }
@@ -76,78 +83,145 @@ static bool is_narrow(const struct pv_netrule *r)
         return r->prefix >= (is_v4_rule(r) ? 96 + 8 : 7);
 }
 
-/* *by_address: each allow list that there is holds the target by an address rule. */
-static struct pv_verdict find_allow(const struct pv_netpolicy *p, const struct target *t, bool *by_address)
+/* What the rules that allow a target say of the address that it leads to. */
+struct lead {
+        bool by_address; /* each list that there is holds the address itself, or the person granted it */
+        bool private;    /* a rule says that it may be a private one */
+};
+
+/* Adds what these rules say of a target that they hold. */
+static bool look_at(const struct pv_netrule *rules, size_t n, const struct target *t, bool *private)
+{
+        struct target alone = { .addr = t->addr, .port = t->port, .transport = t->transport };
+        bool exact = false;
+        for (size_t i = 0; i < n; i++) {
+                exact |= t->addr && rules[i].kind == PV_NETRULE_PREFIX && is_narrow(&rules[i]) &&
+                         holds(&rules[i], &alone);
+                *private |= rules[i].allow_private_ips && holds(&rules[i], t);
+        }
+        return exact;
+}
+
+static struct pv_verdict find_allow(const struct pv_netpolicy *p, const struct target *t, struct lead *lead)
 {
         struct pv_verdict v = { .kind = PV_VERDICT_ALLOWED };
         bool every = true, some = false;
+        bool granted = look_at(p->granted.v, p->granted.n, t, &lead->private);
+        lead->by_address = granted;
+        v.rule = first(p->granted.v, p->granted.n, t, holds);
+        if (v.rule) {
+                v.layer = PV_LAYER_GRANTED;
+                return v;
+        }
         for (size_t i = 0; i < p->n_layers; i++) {
                 const struct pv_netlayer *l = &p->layer[i];
-                if (l->n_allow == 0)
+                if (!pv_netlayer_is_list(l))
                         continue;
                 v.rule = first(l->allow, l->n_allow, t, holds);
+                v.layer = l->name;
                 if (!v.rule)
                         return (struct pv_verdict){ .kind = PV_VERDICT_NOT_ALLOWED, .layer = l->name };
-                struct target alone = { .addr = t->addr, .port = t->port };
-                bool exact = false;
-                for (size_t k = 0; t->addr && k < l->n_allow; k++)
-                        exact |= l->allow[k].kind == PV_NETRULE_PREFIX && is_narrow(&l->allow[k]) &&
-                                 holds(&l->allow[k], &alone);
-                every &= exact;
+                every &= look_at(l->allow, l->n_allow, t, &lead->private);
                 some = true;
         }
-        *by_address = some && every;
+        lead->by_address = granted || (some && every);
         return v;
 }
 
-static struct pv_verdict decide(const struct pv_netpolicy *p, const struct target *t, bool *by_address)
+static struct pv_verdict decide(const struct pv_netpolicy *p, const struct target *t, struct lead *lead)
 {
         struct pv_verdict v = find_deny(p, t);
-        return v.kind == PV_VERDICT_ALLOWED ? find_allow(p, t, by_address) : v;
+        return v.kind == PV_VERDICT_ALLOWED ? find_allow(p, t, lead) : v;
 }
 
 struct pv_verdict pv_match_name(const struct pv_netpolicy *p, const char *name)
 {
-        bool unused = false;
-        return decide(p, &(struct target){ .name = name, .port = ANY_PORT }, &unused);
+        struct lead unused = { 0 };
+        return decide(p, &(struct target){ .name = name, .port = ANY_PORT, .transport = PV_TRANSPORT_DNS }, &unused);
 }
 
 struct pv_verdict pv_match_name_port(const struct pv_netpolicy *p, const char *name, uint16_t port)
 {
-        bool unused = false;
-        return decide(p, &(struct target){ .name = name, .port = port }, &unused);
+        struct lead unused = { 0 };
+        return decide(p, &(struct target){ .name = name, .port = port, .transport = PV_TRANSPORT_TCP }, &unused);
 }
 
 struct pv_verdict pv_match_address(const struct pv_netpolicy *p, const char *name, const struct pv_netaddr *addr,
                                    uint16_t port)
 {
-        bool by_address = false;
-        struct target t = { .name = name, .addr = addr, .port = port };
-        struct pv_verdict v = decide(p, &t, &by_address);
+        struct lead lead = { 0 };
+        struct target t = { .name = name, .addr = addr, .port = port, .transport = PV_TRANSPORT_TCP };
+        struct pv_verdict v = decide(p, &t, &lead);
         const char *special = pv_netaddr_special(addr);
-        if (v.kind != PV_VERDICT_ALLOWED || !special || by_address)
+        if (v.kind != PV_VERDICT_ALLOWED || !special || lead.by_address)
                 return v;
         /* The host's own loopback is reached under a name of its own only, which is not resolved at all. */
         static const struct pv_netaddr v4_loopback = { { [10] = 0xff, [11] = 0xff, [12] = 127 } };
         static const struct pv_netaddr v6_loopback = { { [15] = 1 } };
         bool loopback =
                 pv_netaddr_in_prefix(addr, &v4_loopback, 96 + 8) || pv_netaddr_in_prefix(addr, &v6_loopback, 128);
-        if (p->allow_private_ips && !loopback && strstr(special, "private"))
+        if ((p->allow_private_ips || lead.private) && !loopback && strstr(special, "private"))
                 return v;
         return (struct pv_verdict){ .kind = PV_VERDICT_SPECIAL, .rule = v.rule, .layer = "base", .what = special };
 }
 
+static bool names_host(const struct pv_netrule *rules, size_t n, const struct target *t)
+{
+        for (size_t i = 0; i < n; i++)
+                if (rules[i].kind == PV_NETRULE_HOST && holds(&rules[i], t))
+                        return true;
+        return false;
+}
+
 bool pv_match_names_host(const struct pv_netpolicy *p, const char *name, uint16_t port)
 {
-        const struct target t = { .name = name, .port = port };
+        const struct target t = { .name = name, .port = port, .transport = port ? PV_TRANSPORT_TCP : PV_TRANSPORT_DNS };
+        if (names_host(p->granted.v, p->granted.n, &t))
+                return true;
         for (size_t i = 0; i < p->n_layers; i++)
-                for (size_t k = 0; k < p->layer[i].n_allow; k++)
-                        if (p->layer[i].allow[k].kind == PV_NETRULE_HOST && holds(&p->layer[i].allow[k], &t))
-                                return true;
+                if (names_host(p->layer[i].allow, p->layer[i].n_allow, &t))
+                        return true;
         return false;
 }
 
 bool pv_match_limit(const struct pv_netlimit *l, const char *name, const struct pv_netaddr *addr, uint16_t port)
 {
-        return holds(&l->rule, &(struct target){ .name = name, .addr = addr, .port = port });
+        const struct target t = { .name = name, .addr = addr, .port = port, .transport = PV_TRANSPORT_TCP };
+        return first(l->rules.v, l->rules.n, &t, holds) != NULL;
+}
+
+/* Each target of b is one of a, at all of its ports. */
+static bool covers(const struct pv_netrule *a, const struct pv_netrule *b)
+{
+        if (a->port_first > b->port_first || a->port_last < b->port_last || !pv_netrule_is_for(a, PV_TRANSPORT_TCP))
+                return false;
+        struct target t = { .port = b->port_first, .transport = PV_TRANSPORT_TCP };
+        switch (b->kind) {
+        case PV_NETRULE_ANY:
+                return a->kind == PV_NETRULE_ANY;
+        case PV_NETRULE_HOST:
+                t.name = b->name;
+                return holds(a, &t);
+        case PV_NETRULE_SUFFIX:
+                if (a->kind == PV_NETRULE_SUFFIX && pv_streq(a->name, b->name))
+                        return true;
+                t.name = b->name; /* what holds the name itself holds all below it, but for a rule of one name */
+                return a->kind != PV_NETRULE_HOST && holds(a, &t);
+        case PV_NETRULE_PREFIX:
+                t.addr = &b->addr;
+                return holds(a, &t) && (a->kind != PV_NETRULE_PREFIX || a->prefix <= b->prefix);
+        }
+        return false;
+}
+
+const struct pv_netrule *pv_match_denial(const struct pv_netpolicy *p, const struct pv_netrule *rule,
+                                         const char **layer)
+{
+        for (size_t i = 0; i < p->n_layers; i++)
+                for (size_t k = 0; k < p->layer[i].n_deny; k++)
+                        if (covers(&p->layer[i].deny[k], rule)) {
+                                *layer = p->layer[i].name;
+                                return &p->layer[i].deny[k];
+                        }
+        return NULL;
 }

@@ -12,10 +12,13 @@ enum pv_verdict_kind {
         PV_VERDICT_SPECIAL,     /* the name resolved to an address that is not the public Internet's: what */
 };
 
+/* The layer of what the person granted while it runs. */
+#define PV_LAYER_GRANTED "granted while it ran"
+
 struct pv_verdict {
         enum pv_verdict_kind kind;
         const struct pv_netrule *rule; /* borrowed from the policy; NULL when none decided */
-        const char *layer;             /* the layer that refused; NULL when allowed */
+        const char *layer;             /* the layer that refused, or the last that allowed by a rule; else NULL */
         const char *what;              /* SPECIAL: "a loopback address" */
 };
 
@@ -35,6 +38,13 @@ struct pv_verdict pv_match_address(const struct pv_netpolicy *p, const char *nam
 
 /* True when an allow rule names exactly this host with this port (0: with any), whichever else there are. */
 bool pv_match_names_host(const struct pv_netpolicy *p, const char *name, uint16_t port);
+
+/*
+ * The deny rule that makes a grant of this rule void, since it holds all of it; *layer is where it stands. NULL: there is
+ * none (deny rules still win over a part of what the grant holds).
+ */
+const struct pv_netrule *pv_match_denial(const struct pv_netpolicy *p, const struct pv_netrule *rule,
+                                         const char **layer);
 
 /* True when the limit holds this flow; addr may be NULL. */
 bool pv_match_limit(const struct pv_netlimit *l, const char *name, const struct pv_netaddr *addr, uint16_t port);

@@ -121,14 +121,114 @@ static void layers_intersect(void **state)
 
 static void a_limit_holds_by_name_or_address(void **state)
 {
-        struct pv_netlimit l = { .bytes_per_second = 1 };
+        struct pv_netrule one;
+        struct pv_netlimit l = { .bytes_per_second = 1, .rules = { &one, 1 } };
         struct pv_err e = PV_ERR_INIT;
-        assert_int_equal(pv_netrule_parse("host.example:443", &l.rule, &e), 0);
+        assert_int_equal(pv_netrule_parse("host.example:443", &one, &e), 0);
         assert_true(pv_match_limit(&l, "host.example", NULL, 443));
         assert_false(pv_match_limit(&l, "host.example", NULL, 80));
         assert_false(pv_match_limit(&l, "other.example", NULL, 443));
-        assert_int_equal(pv_netrule_parse("*", &l.rule, &e), 0);
+        assert_int_equal(pv_netrule_parse("*", &one, &e), 0);
         assert_true(pv_match_limit(&l, NULL, NULL, 443));
+}
+
+/* Adds a grant to a policy that allows nothing but a.example, and denies what bad says. */
+static void grant(struct built *b, const char *text)
+{
+        struct pv_err e = PV_ERR_INIT;
+        uint64_t rate = 0;
+        assert_int_equal(pv_netrules_add(&b->policy.granted, text, NULL, &rate, &e), 0);
+}
+
+static void a_grant_is_what_it_names_and_denials_win(void **state)
+{
+        pv_auto_free struct built *b = build(RULES("a.example"), RULES("bad.example", "9.9.9.0/24:25"));
+        assert_int_equal(at(b, "b.example", NULL, 443), PV_VERDICT_NOT_ALLOWED);
+        grant(b, "b.example:443");
+        grant(b, "10.0.0.5:5432");
+        grant(b, "*.bad.example");
+        grant(b, "bad.example");
+        assert_int_equal(at(b, "b.example", NULL, 443), PV_VERDICT_ALLOWED);
+        assert_int_equal(at(b, "b.example", NULL, 80), PV_VERDICT_NOT_ALLOWED);
+        assert_int_equal(at(b, "b.example", "8.8.8.8", 443), PV_VERDICT_ALLOWED);
+        assert_int_equal(at(b, "b.example", "10.0.0.9", 443), PV_VERDICT_SPECIAL);
+        assert_int_equal(at(b, NULL, "10.0.0.5", 5432), PV_VERDICT_ALLOWED);
+        assert_int_equal(at(b, "a.example", "10.0.0.5", 5432), PV_VERDICT_ALLOWED);
+        assert_int_equal(at(b, "bad.example", NULL, 443), PV_VERDICT_DENIED);
+        assert_int_equal(at(b, "x.bad.example", NULL, 443), PV_VERDICT_ALLOWED);
+        assert_int_equal(pv_match_name(&b->policy, "b.example").kind, PV_VERDICT_ALLOWED);
+        pv_netrules_fini(&b->policy.granted);
+}
+
+static void a_grant_that_a_denial_holds_whole_is_found(void **state)
+{
+        static const struct {
+                const char *grant;
+                bool denied;
+        } cases[] = {
+                { "bad.example", true },
+                { "bad.example:443", true },
+                { "x.bad.example", false },
+                { "*.worse.example", true },
+                { "a.worse.example:1", true },
+                { "worse.example", false },
+                { "*.example", false },
+                { "9.9.9.9:25", true },
+                { "9.9.9.9", false },
+                { "9.9.9.0/25:25", true },
+                { "9.9.0.0/16:25", false },
+                { "one.example:81-90", true },
+                { "one.example:80-90", false },
+                { "*:7", true },
+                { "any.example:7", true },
+                { "8.8.8.8:7", true },
+                { "*", false },
+        };
+        pv_auto_free struct built *b =
+                build(RULES(), RULES("bad.example", "*.worse.example", "9.9.9.0/24:25", "one.example:81-99", "*:7"));
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+                struct pv_netrule r;
+                struct pv_err e = PV_ERR_INIT;
+                const char *layer = NULL;
+                assert_int_equal(pv_netrule_parse(cases[i].grant, &r, &e), 0);
+                assert_int_equal(pv_match_denial(&b->policy, &r, &layer) != NULL, cases[i].denied);
+                assert_int_equal(layer != NULL, cases[i].denied);
+        }
+}
+
+static void parts_of_the_long_form_hold(void **state)
+{
+        pv_auto_free struct built *b = build(RULES(), RULES());
+        struct pv_err e = PV_ERR_INIT;
+        pv_auto_strv allow = { 0 }, deny = { 0 };
+        struct pv_netpolicy *p = &b->policy;
+        p->n_layers = 0;
+        pv_strv_add(&allow, "host=db.example;ports=5432;allow_private_ips=true");
+        pv_strv_add(&allow, "host=proxy-only.example;transports=tcp");
+        pv_strv_add(&allow, "host=looked-up.example;transports=dns");
+        pv_strv_add(&deny, "host=*.secret.example;transports=dns");
+        assert_int_equal(
+                pv_netpolicy_add_layer(p, &(struct pv_netlayer_texts){ "session", &allow, &deny, false }, NULL, &e), 0);
+        assert_int_equal(at(b, "db.example", "10.0.0.5", 5432), PV_VERDICT_ALLOWED);
+        assert_int_equal(at(b, "db.example", "127.0.0.1", 5432), PV_VERDICT_SPECIAL);
+        assert_int_equal(pv_match_name(p, "proxy-only.example").kind, PV_VERDICT_NOT_ALLOWED);
+        assert_int_equal(at(b, "proxy-only.example", NULL, 80), PV_VERDICT_ALLOWED);
+        assert_int_equal(at(b, "proxy-only.example", "10.0.0.5", 80), PV_VERDICT_SPECIAL);
+        assert_int_equal(pv_match_name(p, "looked-up.example").kind, PV_VERDICT_ALLOWED);
+        assert_int_equal(at(b, "looked-up.example", NULL, 80), PV_VERDICT_NOT_ALLOWED);
+        assert_int_equal(pv_match_name(p, "a.secret.example").kind, PV_VERDICT_DENIED);
+        pv_netpolicy_fini(p);
+}
+
+static void a_closed_layer_allows_nothing(void **state)
+{
+        pv_auto_free struct built *b = build(RULES(), RULES());
+        b->policy.layer[0].closed = true;
+        assert_int_equal(at(b, "a.example", NULL, 443), PV_VERDICT_NOT_ALLOWED);
+        assert_int_equal(at(b, NULL, "8.8.8.8", 443), PV_VERDICT_NOT_ALLOWED);
+        grant(b, "a.example");
+        assert_int_equal(at(b, "a.example", NULL, 443), PV_VERDICT_ALLOWED);
+        pv_netrules_fini(&b->policy.granted);
 }
 
 int main(void)
@@ -141,6 +241,10 @@ int main(void)
                 cmocka_unit_test(private_ips_are_private_and_not_loopback_or_metadata),
                 cmocka_unit_test(layers_intersect),
                 cmocka_unit_test(a_limit_holds_by_name_or_address),
+                cmocka_unit_test(a_grant_is_what_it_names_and_denials_win),
+                cmocka_unit_test(a_grant_that_a_denial_holds_whole_is_found),
+                cmocka_unit_test(parts_of_the_long_form_hold),
+                cmocka_unit_test(a_closed_layer_allows_nothing),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

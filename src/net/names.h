@@ -13,8 +13,10 @@
 #define PV_NAMES_MAX 65536 /* of a run; a further name is SERVFAIL */
 
 /* 198.18.0.0/15 (RFC 2544) and a prefix of our own in fd00::/8 (RFC 4193); both lead nowhere. */
-#define PV_NAMES_V4_PREFIX "198.18.0.0/15"
-#define PV_NAMES_V6_PREFIX "fd70:7669:736f::/96"
+#define PV_NAMES_V4      "198.18.0.0"
+#define PV_NAMES_V4_BITS 15
+#define PV_NAMES_V6      "fd70:7669:736f::"
+#define PV_NAMES_V6_BITS 96
 
 struct pv_names; /* opaque */
 struct pv_names *pv_names_new(void);

@@ -255,7 +255,7 @@ static const struct {
 
 int pv_netns_listen(struct pv_netns_sockets *out, struct pv_err *err)
 {
-        struct pv_netns_sockets s = { .log = -1 };
+        struct pv_netns_sockets s = { .log = -1, .rules = -1 };
         memset(&s.fd, 0xff, sizeof s.fd);
         for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
                 int *v4 = &s.fd[pairs[i].v4], *v6 = &s.fd[pairs[i].v6];
@@ -280,6 +280,19 @@ void pv_netns_close(struct pv_netns_sockets *s)
         for (size_t i = 0; i < PV_NETNS_SOCKETS; i++)
                 pv_fd_closep(&s->fd[i]);
         pv_fd_closep(&s->log);
+        pv_fd_closep(&s->rules);
+}
+
+int pv_netns_listen_at(uint16_t port, int *out, struct pv_err *err)
+{
+        pv_auto_fd v4 = bind_socket(AF_INET, SOCK_STREAM, port);
+        pv_auto_fd v6 = v4 < 0 ? -1 : bind_socket(AF_INET6, SOCK_STREAM, port);
+        if (v6 < 0)
+                return pv_err_set(err, errno == EADDRINUSE ? PV_ERR_USAGE : PV_ERR_SYS, errno,
+                                  "listen at port %u of the sandbox's loopback", port);
+        out[0] = pv_fd_steal(&v4);
+        out[1] = pv_fd_steal(&v6);
+        return 0;
 }
 
 void pv_netns_serve_sockets(int channel)

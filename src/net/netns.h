@@ -41,7 +41,8 @@ struct pv_netns_sockets {
         /* All on the loopback addresses: a wildcard UDP socket would answer from another address than it was asked at. */
         int fd[PV_NETNS_SOCKETS]; /* listening or bound, non-blocking, close-on-exec; -1 when there is none */
         uint16_t port[PV_NETNS_SOCKETS];
-        int log; /* what nftables refuses (nflog.h); -1: not known */
+        int log;   /* what nftables refuses (nflog.h); -1: not known */
+        int rules; /* takes further rules (nfmsg.h); -1: there are none in force */
 };
 
 /*
@@ -50,18 +51,25 @@ struct pv_netns_sockets {
  */
 #define PV_NETNS_PROXY_PORT 15128
 
-/* Opens all but the log in the caller's namespace; the others' ports are the kernel's choice, the same for v4 and v6. */
+/*
+ * Opens all but the log and the rules in the caller's namespace; the others' ports are the kernel's choice, the same for v4
+ * and v6.
+ */
 int pv_netns_listen(struct pv_netns_sockets *out, struct pv_err *err);
 void pv_netns_close(struct pv_netns_sockets *s);
 
+/* A port of the namespace's own loopback, of both families; out has two places. PV_ERR_USAGE: it is taken (by us). */
+int pv_netns_listen_at(uint16_t port, int *out, struct pv_err *err);
+
 /*
- * Sockets inside for the data plane, which cannot enter the namespace: whoever lives in it (trusted, a process of its own) serves
- * the channel until its end of file; each request is one byte, AF_INET or AF_INET6, each answer a stream socket.
+ * Sockets inside for the data plane, which has threads and cannot enter a user namespace: a process of its own that enters
+ * the namespaces serves the channel until its end of file; each request is one byte, AF_INET or AF_INET6, each answer a
+ * stream socket.
  */
 void pv_netns_serve_sockets(int channel);
 /*
- * A non-blocking stream socket of the namespace, or -1 with errno. The sandbox can stop or kill that process (it has the same
- * uid): the channel has a time limit (SO_RCVTIMEO), and is given up for good once it was exceeded.
+ * A non-blocking stream socket of the namespace, or -1 with errno. The channel has a time limit (SO_RCVTIMEO), and is given
+ * up for good once it was exceeded.
  */
 int pv_netns_ask_socket(int channel, int family);
 

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include "net/nfmsg.h"
 #include "net/nft.h"
 
 #define IP6T_SO_ORIGINAL_DST 80 /* linux/netfilter_ipv6/ip6_tables.h does not compile beside netinet/in.h */
@@ -36,7 +37,6 @@ static void enter(void)
 static void set_up(struct rig *r, const char *allow, const char *deny)
 {
         struct pv_err e = PV_ERR_INIT;
-        pv_auto_str rules = { 0 };
         struct pv_netlayer *l = &r->policy.layer[0];
         enter();
         CHECK(pv_netns_set_up(&e) == 0);
@@ -47,9 +47,9 @@ static void set_up(struct rig *r, const char *allow, const char *deny)
                 CHECK(pv_netrule_parse(allow, &r->allow[l->n_allow++], &e) == 0);
         if (deny)
                 CHECK(pv_netrule_parse(deny, &r->deny[l->n_deny++], &e) == 0);
-        pv_nft_write_rules(&rules, &r->policy, &r->sockets);
-        if (pv_nft_load(rules.s, rules.len, &e) < 0) {
-                (void)fprintf(stderr, "%s\n%s", e.msg, rules.s);
+        r->sockets.rules = pv_nfmsg_open(&e);
+        if (r->sockets.rules < 0 || pv_nft_load(r->sockets.rules, &r->policy, &r->sockets, &e) < 0) {
+                (void)fprintf(stderr, "%s: %s\n", e.msg, strerror(e.sys));
                 _exit(1);
         }
 }

@@ -15,6 +15,9 @@
  * the rules (a flush needs a capability that nobody inside has) leaves packets that nobody answers. A name is bound to its address
  * for the whole run, and the real address is judged after it was resolved, so answers that change find no handle.
  *
+ * Grants. What the person allows or publishes while it runs comes from the supervisor (orders.c): it is added to our copy of
+ * the policy and, by the netlink socket that the launcher opened inside, to the kernel's rules; deny rules stay before it.
+ *
  * Bounds, since the sandbox chooses how much: connections, names, questions, targets and lines in the record, the head of a proxy
  * request, time to connect. Bytes that one side does not take stop the other. When descriptors run out, connections are reset at
  * once and the record says so; some are kept from connections, so that names can always be resolved.
@@ -32,6 +35,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include "net/orders.h"
 #include "net/plane_internal.h"
 
 #define RESOLVER_THREADS 4
@@ -46,7 +50,7 @@
 struct pv_door {
         struct pv_watch watch;
         struct pv_plane *plane;
-        enum { DOOR_REDIRECTED4, DOOR_REDIRECTED6, DOOR_PROXY, DOOR_PUBLISHED } kind;
+        enum { DOOR_REDIRECTED4, DOOR_REDIRECTED6, DOOR_PROXY, DOOR_PUBLISHED, DOOR_HOST_PORT } kind;
         uint16_t port;
 };
 
@@ -68,13 +72,16 @@ static void admit(struct pv_door *d, int fd)
         case DOOR_PUBLISHED:
                 pv_flow_accept_published(d->plane, fd, d->port);
                 break;
+        case DOOR_HOST_PORT:
+                pv_flow_accept_host_port(d->plane, fd, d->port);
+                break;
         }
 }
 
 static void shut_doors(struct pv_plane *p, uint64_t until_ms)
 {
         for (size_t i = 0; i < p->n_doors; i++)
-                (void)pv_loop_set(&p->loop, &p->doors[i].watch, 0);
+                (void)pv_loop_set(&p->loop, &p->doors[i]->watch, 0);
         p->reopen_ms = until_ms;
 }
 
@@ -82,7 +89,7 @@ static void open_doors(struct pv_plane *p)
 {
         p->reopen_ms = 0;
         for (size_t i = 0; i < p->n_doors; i++)
-                if (pv_loop_set(&p->loop, &p->doors[i].watch, EPOLLIN) < 0)
+                if (pv_loop_set(&p->loop, &p->doors[i]->watch, EPOLLIN) < 0)
                         p->reopen_ms = p->loop.now_us / 1000 + SHUT_MS;
 }
 
@@ -164,6 +171,19 @@ static void log_ready(struct pv_watch *w, uint32_t events)
                         return;
 }
 
+struct orders_watch {
+        struct pv_watch watch;
+        struct pv_plane *plane;
+};
+
+static void orders_ready(struct pv_watch *w, uint32_t events)
+{
+        struct pv_plane *p = PV_CONTAINER_OF(w, struct orders_watch, watch)->plane;
+        (void)events;
+        if (!pv_plane_obey(p, w->fd))
+                pv_loop_remove(&p->loop, w);
+}
+
 static void control_ready(struct pv_watch *w, uint32_t events)
 {
         char unused[64];
@@ -187,6 +207,15 @@ static size_t raise_descriptor_limit(void)
         return flows > PV_PLANE_FLOWS ? PV_PLANE_FLOWS : flows;
 }
 
+static struct pv_door *add_door(struct pv_plane *p, int fd, int kind, uint16_t port)
+{
+        struct pv_door *d = pv_calloc(1, sizeof *d);
+        *d = (struct pv_door){ .watch = { .fd = fd, .ready = door_ready }, .plane = p, .kind = kind, .port = port };
+        p->doors = pv_realloc(p->doors, p->n_doors + 1, sizeof(struct pv_door *));
+        p->doors[p->n_doors++] = d;
+        return d;
+}
+
 static void list_doors(struct pv_plane *p)
 {
         const struct pv_plane_spec *s = p->spec;
@@ -199,28 +228,34 @@ static void list_doors(struct pv_plane *p)
                 { PV_NETNS_PROXY4, DOOR_PROXY },
                 { PV_NETNS_PROXY6, DOOR_PROXY },
         };
-        struct pv_door *doors = p->doors = pv_calloc(4 + s->n_publish, sizeof *p->doors);
-        size_t n = 0;
         for (size_t i = 0; i < sizeof own / sizeof *own; i++)
                 if (s->sockets.fd[own[i].socket] >= 0)
-                        doors[n++] = (struct pv_door){ .watch.fd = s->sockets.fd[own[i].socket], .kind = own[i].kind };
+                        (void)add_door(p, s->sockets.fd[own[i].socket], own[i].kind, 0);
         for (size_t i = 0; i < s->n_publish; i++)
-                doors[n++] = (struct pv_door){ .watch.fd = s->publish[i].fd,
-                                               .kind = DOOR_PUBLISHED,
-                                               .port = s->publish[i].port };
-        for (size_t i = 0; i < n; i++) {
-                doors[i].plane = p;
-                doors[i].watch.ready = door_ready;
-        }
-        p->n_doors = n;
+                (void)add_door(p, s->publish[i].fd, DOOR_PUBLISHED, s->publish[i].port);
+        for (size_t i = 0; i < s->n_host_ports; i++)
+                for (size_t k = 0; k < 2; k++)
+                        (void)add_door(p, s->host_ports[i].fd[k], DOOR_HOST_PORT, s->host_ports[i].port);
+}
+
+int pv_plane_publish(struct pv_plane *p, int listener, uint16_t port, struct pv_err *err)
+{
+        if (p->spec->sockets_from < 0)
+                return pv_err_set(err, PV_ERR_STATE, 0, "nobody makes sockets inside");
+        struct pv_door *d = add_door(p, listener, DOOR_PUBLISHED, port);
+        if (pv_loop_add(&p->loop, &d->watch, p->reopen_ms ? 0 : EPOLLIN) == 0)
+                return 0;
+        p->n_doors--;
+        free(d);
+        return pv_err_set(err, PV_ERR_SYS, errno, "watch a published port");
 }
 
 static void make_rates(struct pv_plane *p)
 {
-        size_t n = 2 * p->policy->n_limits;
+        size_t n = 2 * p->policy.n_limits;
         p->rates = pv_calloc(n, sizeof *p->rates);
         for (size_t i = 0; i < n; i++)
-                pv_rate_init(&p->rates[i], p->policy->limits[i / 2].bytes_per_second, p->loop.now_us);
+                pv_rate_init(&p->rates[i], p->policy.limits[i / 2].bytes_per_second, p->loop.now_us);
 }
 
 static int sooner(int a, int b)
@@ -248,7 +283,7 @@ static int linger(struct pv_plane *p, struct pv_err *err)
         uint64_t end = p->loop.now_us + LINGER_MS * 1000;
         p->reopen_ms = 0;
         for (size_t i = 0; i < p->n_doors; i++)
-                door_ready(&p->doors[i].watch, EPOLLIN); /* what still waits in the queue was sent before the end */
+                door_ready(&p->doors[i]->watch, EPOLLIN); /* what still waits in the queue was sent before the end */
         shut_doors(p, UINT64_MAX);
         while (pv_flow_any_unsent(p) && p->loop.now_us < end)
                 if (turn(p, 20, err) < 0)
@@ -264,11 +299,13 @@ static int serve(struct pv_plane *p, struct pv_err *err)
                                            .plane = p };
         struct control control = { .watch = { .fd = p->spec->control, .ready = control_ready } };
         struct log_watch log = { .watch = { .fd = p->spec->sockets.log, .ready = log_ready }, .plane = p };
+        struct orders_watch orders = { .watch = { .fd = p->spec->orders, .ready = orders_ready }, .plane = p };
         int failed = pv_loop_add(&p->loop, &resolver.watch, EPOLLIN) < 0 ||
+                     pv_loop_add(&p->loop, &orders.watch, EPOLLIN) < 0 ||
                      pv_loop_add(&p->loop, &control.watch, EPOLLIN) < 0 ||
                      pv_loop_add(&p->loop, &log.watch, EPOLLIN) < 0;
         for (size_t i = 0; i < p->n_doors && !failed; i++)
-                failed = pv_loop_add(&p->loop, &p->doors[i].watch, EPOLLIN) < 0;
+                failed = pv_loop_add(&p->loop, &p->doors[i]->watch, EPOLLIN) < 0;
         int r = failed ? pv_err_set(err, PV_ERR_SYS, errno, "watch the sockets") : 0;
         while (r == 0 && !control.ended)
                 r = turn(p, -1, err);
@@ -289,7 +326,7 @@ static int report(struct pv_plane *p, struct pv_err *err)
 
 int pv_plane_run(const struct pv_plane_spec *spec, struct pv_err *err)
 {
-        struct pv_plane p = { .spec = spec, .policy = spec->policy };
+        struct pv_plane p = { .spec = spec, .policy = *spec->policy };
         if (prctl(PR_SET_DUMPABLE, 0) < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "network: become undumpable");
         p.most_flows = raise_descriptor_limit();
@@ -314,7 +351,10 @@ int pv_plane_run(const struct pv_plane_spec *spec, struct pv_err *err)
         pv_loop_fini(&p.loop);
         free(p.relays.buffer);
         free(p.rates);
+        for (size_t i = 0; i < p.n_doors; i++)
+                free(p.doors[i]);
         free(p.doors);
+        pv_netrules_fini(&p.policy.granted);
         pv_fd_closep(&p.reserve);
         return r < 0 ? pv_err_wrap(err, "network") : 0;
 }

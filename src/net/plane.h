@@ -16,6 +16,12 @@ struct pv_publish {
         uint16_t port; /* of the sandbox's loopback */
 };
 
+/* A port of the host's loopback that the sandbox reaches at its own. */
+struct pv_plane_host_port {
+        int fd[2];     /* listening on the sandbox's loopback, non-blocking: IPv4, IPv6 */
+        uint16_t port; /* of the host's */
+};
+
 struct pv_plane_spec {
         const struct pv_netpolicy *policy;
         struct pv_netns_sockets sockets;
@@ -23,7 +29,10 @@ struct pv_plane_spec {
         int events;  /* events.jsonl, O_APPEND; -1: none */
         const struct pv_publish *publish;
         size_t n_publish;
-        int sockets_from; /* pv_netns_serve_sockets() is at the other end; -1 when nothing is published */
+        const struct pv_plane_host_port *host_ports;
+        size_t n_host_ports;
+        int sockets_from; /* pv_netns_serve_sockets() is at the other end; -1: nothing can be published */
+        int orders;       /* what the person grants while it runs (orders.h); -1: nothing */
 };
 
 /*

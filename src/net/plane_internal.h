@@ -18,7 +18,7 @@ struct pv_door;
 
 struct pv_plane {
         const struct pv_plane_spec *spec;
-        const struct pv_netpolicy *policy;
+        struct pv_netpolicy policy; /* the spec's, which lends its layers and limits, and what was granted since */
         struct pv_loop loop;
         struct pv_relay_pool relays;
         struct pv_resolver *resolver;
@@ -30,7 +30,7 @@ struct pv_plane {
         size_t n_flows, most_flows;   /* now, and at once */
         size_t n_setting_up, n_heads; /* those that do not relay yet, and whose request to the proxy is being read */
         uint64_t next_tick_ms, next_resume_ms;
-        struct pv_door *doors;
+        struct pv_door **doors;
         size_t n_doors;
         int reserve;           /* given up when descriptors run out, so that a connection can be accepted to be reset */
         uint64_t exhausted_ms; /* when that was last noted */
@@ -42,6 +42,7 @@ struct pv_plane {
 void pv_flow_accept_redirected(struct pv_plane *p, int fd, bool v6);
 void pv_flow_accept_proxied(struct pv_plane *p, int fd);
 void pv_flow_accept_published(struct pv_plane *p, int fd, uint16_t port);
+void pv_flow_accept_host_port(struct pv_plane *p, int fd, uint16_t port);
 /* What nftables refused in the kernel, as a flow that ended there. */
 void pv_flow_note_refused(struct pv_plane *p, const struct pv_nflog_packet *packet);
 /* Deadlines and rate limits; once a turn. */
@@ -53,6 +54,9 @@ void pv_flow_bury(struct pv_plane *p);
 /* True while a flow may have bytes of the sandbox that the far end has not got yet. */
 bool pv_flow_any_unsent(const struct pv_plane *p);
 void pv_flow_end_all(struct pv_plane *p);
+
+/* One more port of the sandbox on the host: takes the listening socket. */
+int pv_plane_publish(struct pv_plane *p, int listener, uint16_t port, struct pv_err *err);
 
 /* May the sandbox reach the host's loopback at this port (0: at any)? Only a rule that names PV_PLANE_HOST_NAME says so. */
 bool pv_plane_allows_host_port(const struct pv_netpolicy *policy, uint16_t port);

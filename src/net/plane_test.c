@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include "base/json.h"
+#include "net/nfmsg.h"
 #include "net/nft.h"
 
 #define CHECK(condition)                                                                                        \
@@ -101,9 +102,10 @@ static void start_plane(struct world *w, int channel)
         CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
         w->control = pair[0];
         w->spec.control = pair[1];
-        w->spec.events = -1;
+        w->spec.events = w->spec.orders = w->spec.sockets_from = -1;
         w->spec.policy = &w->policy;
         CHECK(receive_sockets(channel, &w->spec.sockets) == 0);
+        w->spec.sockets.rules = -1; /* not passed */
         w->plane = fork();
         if (w->plane == 0) {
                 struct pv_err e = PV_ERR_INIT;
@@ -122,12 +124,11 @@ static void sandbox(struct world *w, int channel, void (*body)(struct world *))
 {
         struct pv_err e = PV_ERR_INIT;
         struct pv_netns_sockets s;
-        pv_auto_str rules = { 0 };
         char go;
         CHECK(unshare(CLONE_NEWNET) == 0);
         CHECK(pv_netns_set_up(&e) == 0 && pv_netns_listen(&s, &e) == 0);
-        pv_nft_write_rules(&rules, &w->policy, &s);
-        CHECK(pv_nft_load(rules.s, rules.len, &e) == 0);
+        s.rules = pv_nfmsg_open(&e);
+        CHECK(s.rules >= 0 && pv_nft_load(s.rules, &w->policy, &s, &e) == 0);
         send_sockets(channel, &s);
         w->spec.sockets = s;
         CHECK(read(channel, &go, 1) == 1);

@@ -7,10 +7,8 @@
 enum state { REACHED, REFUSED, FAILED };
 static const char *const state_names[] = { [REACHED] = "reached", [REFUSED] = "refused", [FAILED] = "failed" };
 static const char *const via_names[] = {
-        [PV_VIA_CONNECT] = "connect",
-        [PV_VIA_DNS] = "dns",
-        [PV_VIA_PROXY] = "proxy",
-        [PV_VIA_PUBLISH] = "publish",
+        [PV_VIA_CONNECT] = "connect",     [PV_VIA_DNS] = "dns", [PV_VIA_PROXY] = "proxy", [PV_VIA_PUBLISH] = "publish",
+        [PV_VIA_HOST_PORT] = "host-port",
 };
 static const char *const end_names[] = {
         [PV_FLOW_DONE] = "done",

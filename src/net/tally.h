@@ -19,7 +19,7 @@ enum pv_flow_end {
         PV_FLOW_REFUSED, /* by the policy: verdict */
 };
 
-enum pv_flow_via { PV_VIA_CONNECT, PV_VIA_DNS, PV_VIA_PROXY, PV_VIA_PUBLISH };
+enum pv_flow_via { PV_VIA_CONNECT, PV_VIA_DNS, PV_VIA_PROXY, PV_VIA_PUBLISH, PV_VIA_HOST_PORT };
 
 struct pv_flow_record {
         enum pv_flow_end end;

@@ -421,7 +421,8 @@ static int admit(struct admission *a, char *const *argv, struct pv_err *err)
                 return -1;
         set_dimensions(a);
         find_home(a);
-        if (find_workspace(a, err) < 0 || choose_profile(a, err) < 0 || pv_admit_network(r, a->plan, err) < 0)
+        if (find_workspace(a, err) < 0 || choose_profile(a, err) < 0 ||
+            pv_admit_network(r, a->around->environment, a->plan, err) < 0)
                 return -1;
         if (r->safe && a->plan->net == PV_NET_AMBIENT)
                 note(a, "--overlaynet off: the network is not restricted in this run");

@@ -100,7 +100,7 @@ static void test_safe(void **state)
         pv_auto_plan p = admitted(&(struct pv_request){ .safe = true });
         assert_true(p->staged);
         assert_int_equal(p->home_mode, PV_HOME_COW);
-        assert_int_equal(p->net, PV_NET_DENY_ALL);
+        assert_int_equal(p->net, PV_NET_RULES);
         for (int d = 0; d < PV_DIMENSIONS; d++)
                 assert_int_equal(p->required[d], d != PV_DIM_RESOURCES);
         assert_true(pv_strv_has(&p->masks, ".ssh"));
@@ -174,8 +174,15 @@ static void test_network(void **state)
         r.safe = true;
         pv_auto_plan closed = admitted(&r);
         assert_int_equal(closed->net, PV_NET_RULES);
-        assert_int_equal(closed->netpolicy.layer[0].n_deny, 1);
+        assert_int_equal(closed->netpolicy.n_layers, 1);
+        assert_true(closed->netpolicy.layer[0].closed);
+        r.overlaynet_deny_all = true;
+        pv_auto_plan sealed = admitted(&r);
+        assert_int_equal(sealed->net, PV_NET_RULES);
+        assert_int_equal(sealed->netpolicy.layer[0].n_deny, 1);
         pv_strv_fini(&r.publish);
+        pv_auto_plan empty = admitted(&r);
+        assert_int_equal(empty->net, PV_NET_DENY_ALL);
 
         pv_auto_plan open = admitted(&(struct pv_request){ .overlaynet = PV_REQUEST_NET_AUTO });
         assert_int_equal(open->net, PV_NET_RULES);

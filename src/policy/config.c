@@ -54,45 +54,109 @@ static const char *scalar(const yaml_node_t *node)
         return (const char *)node->data.scalar.value;
 }
 
-/* Fills values from a scalar or a list of them; -1: it is something else, or too long. */
-static int read_values(const struct source *s, yaml_node_t *node, const char **values, struct pv_config_field *field)
+/* One part of a value: "key=value" or "key=value,value". False: neither, or with a character that separates parts. */
+static bool put_part(const struct source *s, const yaml_node_pair_t *pair, struct pv_str *out)
 {
-        if (node->type == YAML_SCALAR_NODE) {
-                values[0] = scalar(node);
-                field->n = 1;
-                return values[0] ? 0 : -1;
+        const char *key = scalar(yaml_document_get_node(s->document, pair->key));
+        yaml_node_t *value = yaml_document_get_node(s->document, pair->value);
+        if (!key || key[strcspn(key, "=;,")])
+                return false;
+        pv_str_putf(out, "%s%s=", out->len ? ";" : "", key);
+        if (value->type == YAML_SCALAR_NODE) {
+                const char *text = scalar(value);
+                pv_str_put(out, text ? text : "");
+                return text && !strchr(text, ';');
         }
-        if (node->type != YAML_SEQUENCE_NODE)
+        if (value->type != YAML_SEQUENCE_NODE)
+                return false;
+        for (yaml_node_item_t *i = value->data.sequence.items.start; i < value->data.sequence.items.top; i++) {
+                const char *text = scalar(yaml_document_get_node(s->document, *i));
+                if (!text || strchr(text, ';'))
+                        return false;
+                pv_str_putf(out, "%s%s", i > value->data.sequence.items.start ? "," : "", text);
+        }
+        return true;
+}
+
+/* A field being read. */
+struct reading {
+        const char *name;
+        bool parts; /* its values may have some */
+        const char *values[LIST_MAX];
+        const yaml_node_t *nodes[LIST_MAX];
+        size_t n;
+        struct pv_strv texts; /* of values with parts */
+};
+
+static int add_value(const struct source *s, const yaml_node_t *node, struct reading *r)
+{
+        if (r->n == LIST_MAX)
                 return -1;
-        field->is_list = true;
+        r->nodes[r->n] = node;
+        r->values[r->n] = scalar(node);
+        if (!r->values[r->n] && r->parts && node->type == YAML_MAPPING_NODE) {
+                pv_auto_str text = { 0 };
+                for (yaml_node_pair_t *p = node->data.mapping.pairs.start; p < node->data.mapping.pairs.top; p++)
+                        if (!put_part(s, p, &text))
+                                return -1;
+                pv_str_put(&text, "");
+                pv_strv_take(&r->texts, pv_str_steal(&text));
+                r->values[r->n] = r->texts.v[r->texts.n - 1];
+        }
+        return r->values[r->n] ? (int)(r->n++, 0) : -1;
+}
+
+/* A scalar or a list of them; -1: it is something else, or too long, and *at the node. */
+static int read_values(const struct source *s, const yaml_node_t *node, struct reading *r, const yaml_node_t **at)
+{
+        *at = node;
+        if (node->type != YAML_SEQUENCE_NODE)
+                return add_value(s, node, r);
         for (yaml_node_item_t *i = node->data.sequence.items.start; i < node->data.sequence.items.top; i++) {
-                if (field->n == LIST_MAX)
-                        return -1;
-                values[field->n] = scalar(yaml_document_get_node(s->document, *i));
-                if (!values[field->n++])
+                *at = yaml_document_get_node(s->document, *i);
+                if (add_value(s, *at, r) < 0)
                         return -1;
         }
         return 0;
 }
 
+static int hand_on(const struct source *s, const yaml_node_pair_t *pair, struct reading *r,
+                   const struct pv_config_sink *sink, struct pv_err *err)
+{
+        const yaml_node_t *key = yaml_document_get_node(s->document, pair->key), *at = NULL;
+        const yaml_node_t *value = yaml_document_get_node(s->document, pair->value);
+        size_t wrong = SIZE_MAX;
+        if (read_values(s, value, r, &at) < 0) {
+                (void)pv_err_set(err, PV_ERR_USAGE, 0, "%s: neither a value nor a list of values", r->name);
+                return fail_at(s, at, err);
+        }
+        const struct pv_config_field field = {
+                .name = r->name,
+                .values = r->values,
+                .n = r->n,
+                .is_list = value->type == YAML_SEQUENCE_NODE,
+                .wrong = &wrong,
+        };
+        if (sink->set(sink->ctx, &field, err) == 0)
+                return 0;
+        return fail_at(s, wrong < r->n ? r->nodes[wrong] : key, err);
+}
+
 static int load_field(const struct source *s, const yaml_node_pair_t *pair, const struct pv_strv *seen,
                       const struct pv_config_sink *sink, struct pv_err *err)
 {
-        const char *values[LIST_MAX];
         yaml_node_t *key = yaml_document_get_node(s->document, pair->key);
-        yaml_node_t *value = yaml_document_get_node(s->document, pair->value);
-        struct pv_config_field field = { .name = scalar(key), .values = values };
-        if (!field.name)
+        const char *name = scalar(key);
+        if (!name)
                 return fail(s, key, "a field's name is expected here", err);
-        if (pv_strv_has(seen, field.name)) {
-                (void)pv_err_set(err, PV_ERR_USAGE, 0, "%s: is given twice", field.name);
+        if (pv_strv_has(seen, name)) {
+                (void)pv_err_set(err, PV_ERR_USAGE, 0, "%s: is given twice", name);
                 return fail_at(s, key, err);
         }
-        if (read_values(s, value, values, &field) < 0) {
-                (void)pv_err_set(err, PV_ERR_USAGE, 0, "%s: neither a value nor a list of values", field.name);
-                return fail_at(s, value, err);
-        }
-        return sink->set(sink->ctx, &field, err) < 0 ? fail_at(s, key, err) : 0;
+        struct reading r = { .name = name, .parts = sink->takes_parts && sink->takes_parts(sink->ctx, name) };
+        int done = hand_on(s, pair, &r, sink, err);
+        pv_strv_fini(&r.texts);
+        return done;
 }
 
 static int load_document(const struct source *s, const struct pv_config_sink *sink, struct pv_err *err)

@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The configuration file: YAML (so JSON too), one mapping of option names to values, no nesting:
+ * The configuration file: YAML (so JSON too), one mapping of option names to values:
  *
  *   safe: true
  *   timeout: 30m
  *   pass-env: [EDITOR, CI]
+ *   overlaynet-allow:
+ *     - example.com
+ *     - host: db.example.com
+ *       ports: [5432, 5433]
+ *
+ * A value that has parts comes as one text, "host=db.example.com;ports=5432,5433", to fields that take such.
  *
  * This module reads it and knows nothing of the options: whoever loads gives a function that takes one field at a
  * time. All errors name the file and the line.
@@ -21,11 +27,14 @@ struct pv_config_field {
         const char *const *values; /* one, or those of a list */
         size_t n;
         bool is_list;
+        size_t *wrong; /* the sink may say which value its error is about: the line is that one's */
 };
 
 struct pv_config_sink {
         /* An error of its is given on, with file and line before it. */
         int (*set)(void *ctx, const struct pv_config_field *field, struct pv_err *err);
+        /* Whether values of this field may have parts; NULL: none. */
+        bool (*takes_parts)(void *ctx, const char *name);
         void *ctx;
 };
 

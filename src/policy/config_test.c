@@ -16,11 +16,22 @@ static int remember(void *ctx, const struct pv_config_field *field, struct pv_er
         struct seen *s = ctx;
         if (pv_streq(field->name, "unknown"))
                 return pv_err_set(err, PV_ERR_USAGE, 0, "unknown: no such field");
+        for (size_t i = 0; i < field->n; i++)
+                if (pv_streq(field->values[i], "wrong")) {
+                        *field->wrong = i;
+                        return pv_err_set(err, PV_ERR_USAGE, 0, "wrong: is wrong");
+                }
         pv_str_putf(&s->text, "%s%s", field->name, field->is_list ? ":" : "=");
         for (size_t i = 0; i < field->n; i++)
                 pv_str_putf(&s->text, "%s%s", i ? "," : "", field->values[i]);
         pv_str_putc(&s->text, ';');
         return 0;
+}
+
+static bool takes_parts(void *ctx, const char *name)
+{
+        (void)ctx;
+        return pv_streq(name, "rules");
 }
 
 /* Loads text from a file; what the sink saw, or the error without the file's name. */
@@ -33,7 +44,8 @@ static char *load(const char *text, size_t len, int *result)
         assert_true(fd >= 0);
         assert_int_equal(write(fd, text, len), len);
         assert_int_equal(close(fd), 0);
-        *result = pv_config_load(path, &(struct pv_config_sink){ .set = remember, .ctx = &s }, &err);
+        *result = pv_config_load(
+                path, &(struct pv_config_sink){ .set = remember, .takes_parts = takes_parts, .ctx = &s }, &err);
         assert_int_equal(unlink(path), 0);
         if (*result == 0) {
                 pv_str_put(&s.text, "");
@@ -68,6 +80,18 @@ static void test_fields(void **state)
         expect("safe: true\ntimeout: 30s # half a minute\n", "safe=true;timeout=30s;");
         expect("pass-env: [A, 'B']\nmount:\n - /x:read\n - \"/y y:write\"\n", "pass-env:A,B;mount:/x:read,/y y:write;");
         expect("{\"memory\": \"2GiB\", \"max-processes\": 7}", "memory=2GiB;max-processes=7;");
+}
+
+static void test_values_with_parts(void **state)
+{
+        expect("rules: [a, {host: b, ports: [1, 2-3]}]\n", "rules:a,host=b;ports=1,2-3;");
+        expect("rules:\n  host: b\n  ports: 5\n", "rules=host=b;ports=5;");
+        expect("rules: [{}]\n", "rules:;");
+        expect_error("rules:\n - a\n - {host: {b: c}}\n", ":3: rules: neither a value nor a list of values");
+        expect_error("rules:\n - {host: 'a;b=c'}\n", ":2: rules: neither a value nor a list of values");
+        expect_error("rules:\n - {'a=b': c}\n", ":2: rules: neither a value nor a list of values");
+        expect_error("others:\n - {host: a}\n", ":2: others: neither a value nor a list of values");
+        expect_error("rules:\n - a\n - wrong\n - b\n", ":3: wrong: is wrong");
 }
 
 static void test_errors_have_a_line(void **state)
@@ -117,8 +141,11 @@ static void test_default_path(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_fields),       cmocka_unit_test(test_errors_have_a_line),
-                cmocka_unit_test(test_not_yaml),     cmocka_unit_test(test_random_bytes),
+                cmocka_unit_test(test_fields),
+                cmocka_unit_test(test_values_with_parts),
+                cmocka_unit_test(test_errors_have_a_line),
+                cmocka_unit_test(test_not_yaml),
+                cmocka_unit_test(test_random_bytes),
                 cmocka_unit_test(test_default_path),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,47 +3,86 @@
 
 #include <string.h>
 
-static int parse_rules(const struct pv_strv *texts, const char *option, struct pv_netrule **out, size_t *n,
-                       struct pv_err *err)
+void pv_netpolicy_take_limit(struct pv_netpolicy *p, const char *target, struct pv_netrules *rules,
+                             uint64_t bytes_per_second)
 {
-        if (texts->n > PV_NETPOLICY_RULES)
-                return pv_err_set(err, PV_ERR_USAGE, 0, "--%s: more than %d rules", option, PV_NETPOLICY_RULES);
-        pv_auto_free struct pv_netrule *rules = pv_calloc(texts->n, sizeof *rules);
-        for (size_t i = 0; i < texts->n; i++)
-                if (pv_netrule_parse(texts->v[i], &rules[i], err) < 0)
-                        return pv_err_wrap(err, "--%s", option);
-        *out = pv_steal(&rules);
-        *n = texts->n;
+        p->limits = pv_realloc(p->limits, p->n_limits + 1, sizeof *p->limits);
+        p->limits[p->n_limits++] = (struct pv_netlimit){
+                .target = pv_strdup(target),
+                .rules = *rules,
+                .bytes_per_second = bytes_per_second,
+        };
+        *rules = (struct pv_netrules){ 0 };
+}
+
+/* The rate of a rule holds for the connections that it allows. */
+static void add_rate(struct pv_netpolicy *p, const char *text, const struct pv_netrule *rules, size_t n, uint64_t rate)
+{
+        pv_auto_netrules copy = { .v = pv_calloc(n, sizeof *rules), .n = n };
+        memcpy(copy.v, rules, n * sizeof *rules);
+        pv_netpolicy_take_limit(p, text, &copy, rate);
+}
+
+struct reading {
+        struct pv_netpolicy *policy;
+        const struct pv_groups *groups;
+        const char *option;
+        bool rates; /* of allow rules: become limits */
+};
+
+static int read_rules(const struct reading *how, const struct pv_strv *texts, struct pv_netrule **out, size_t *n,
+                      struct pv_err *err)
+{
+        pv_auto_netrules rules = { 0 };
+        for (size_t i = 0; texts && i < texts->n; i++) {
+                uint64_t rate = 0;
+                size_t before = rules.n;
+                if (pv_netrules_add(&rules, texts->v[i], how->groups, &rate, err) < 0)
+                        return pv_err_wrap(err, "--%s", how->option);
+                if (rules.n > PV_NETPOLICY_RULES || how->policy->n_limits >= PV_NETPOLICY_RULES)
+                        return pv_err_set(err, PV_ERR_USAGE, 0, "--%s: more than %d rules", how->option,
+                                          PV_NETPOLICY_RULES);
+                if (rate && !how->rates)
+                        return pv_err_set(err, PV_ERR_USAGE, 0, "--%s: what is denied has no rate", how->option);
+                if (rate)
+                        add_rate(how->policy, texts->v[i], rules.v + before, rules.n - before, rate);
+        }
+        *out = rules.v;
+        *n = rules.n;
+        rules = (struct pv_netrules){ 0 };
         return 0;
 }
 
-int pv_netpolicy_add_layer(struct pv_netpolicy *p, const char *name, const struct pv_strv *allow,
-                           const struct pv_strv *deny, struct pv_err *err)
+int pv_netpolicy_add_layer(struct pv_netpolicy *p, const struct pv_netlayer_texts *t, const struct pv_groups *groups,
+                           struct pv_err *err)
 {
-        if (allow->n + deny->n == 0)
+        const struct reading allow = { p, groups, "overlaynet-allow", true };
+        const struct reading deny = { p, groups, "overlaynet-deny", false };
+        if ((!t->allow || t->allow->n == 0) && (!t->deny || t->deny->n == 0) && !t->closed)
                 return 0;
         if (p->n_layers == PV_NETPOLICY_LAYERS)
                 return pv_err_set(err, PV_ERR_USAGE, 0, "network rules: too many layers");
         struct pv_netlayer *l = &p->layer[p->n_layers++];
-        l->name = name;
-        return parse_rules(allow, "overlaynet-allow", &l->allow, &l->n_allow, err) < 0 ||
-                               parse_rules(deny, "overlaynet-deny", &l->deny, &l->n_deny, err) < 0
+        l->name = t->name;
+        l->closed = t->closed;
+        return read_rules(&allow, t->allow, &l->allow, &l->n_allow, err) < 0 ||
+                               read_rules(&deny, t->deny, &l->deny, &l->n_deny, err) < 0
                        ? -1
                        : 0;
 }
 
-int pv_netpolicy_add_limit(struct pv_netpolicy *p, const char *text, struct pv_err *err)
+int pv_netpolicy_add_limit(struct pv_netpolicy *p, const char *text, const struct pv_groups *groups, struct pv_err *err)
 {
-        struct pv_netlimit l = { 0 };
+        pv_auto_netrules rules = { 0 };
+        uint64_t rate = 0, unused = 0;
         const char *equals = strrchr(text, '=');
         pv_auto_free char *target = equals ? pv_strndup(text, (size_t)(equals - text)) : pv_strdup("*");
-        if (p->n_limits == PV_NETPOLICY_RULES)
-                return pv_err_set(err, PV_ERR_USAGE, 0, "--overlaynet-limit: more than %d limits", PV_NETPOLICY_RULES);
-        if (pv_netrule_parse(target, &l.rule, err) < 0 ||
-            pv_netrate_parse(equals ? equals + 1 : text, &l.bytes_per_second, err) < 0)
-                return pv_err_wrap(err, "--overlaynet-limit");
-        p->limits = pv_realloc(p->limits, p->n_limits + 1, sizeof *p->limits);
-        p->limits[p->n_limits++] = l;
+        if (p->n_limits >= PV_NETPOLICY_RULES)
+                return pv_err_set(err, PV_ERR_USAGE, 0, "more than %d limits", PV_NETPOLICY_RULES);
+        if (pv_netrules_add(&rules, target, groups, &unused, err) < 0 ||
+            pv_netrate_parse(equals ? equals + 1 : text, &rate, err) < 0)
+                return -1;
+        pv_netpolicy_take_limit(p, target, &rules, rate);
         return 0;
 }
 
@@ -53,6 +92,11 @@ void pv_netpolicy_fini(struct pv_netpolicy *p)
                 free(p->layer[i].allow);
                 free(p->layer[i].deny);
         }
+        for (size_t i = 0; i < p->n_limits; i++) {
+                free(p->limits[i].target);
+                pv_netrules_fini(&p->limits[i].rules);
+        }
         free(p->limits);
+        pv_netrules_fini(&p->granted);
         *p = (struct pv_netpolicy){ 0 };
 }

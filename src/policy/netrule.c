@@ -215,31 +215,62 @@ static int parse_host(const char *host, struct pv_netrule *r)
         return last[strspn(last, "0123456789")] == '\0' || pv_str_has_prefix(last, "0x") ? -1 : 0;
 }
 
-int pv_netrule_parse(const char *text, struct pv_netrule *out, struct pv_err *err)
+int pv_netrule_parse_host(const char *text, struct pv_netrule *out, struct pv_err *err)
 {
         struct pv_netrule r = { .port_first = 1, .port_last = 65535 };
-        if (strlen(text) > PV_NETRULE_NAME_MAX + 16)
+        char bare[PV_NETRULE_NAME_MAX + 32];
+        size_t n = strlen(text);
+        if (n > PV_NETRULE_NAME_MAX + 16)
                 return pv_err_set(err, PV_ERR_USAGE, 0, "network target '%.40s...' is too long", text);
-        char host[PV_NETRULE_NAME_MAX + 32];
-        const char *ports = split_ports(text, host);
-        if (!ports || !parse_ports(ports, &r))
-                return pv_err_set(err, PV_ERR_USAGE, 0, "network target '%s' has no port or port range behind ':'",
-                                  text);
-        for (const char *p = host; *p; p++)
+        for (const char *p = text; *p; p++)
                 if ((unsigned char)*p >= 0x80) {
                         (void)pv_err_set(err, PV_ERR_USAGE, 0, "network target '%s' is not ASCII", text);
                         return pv_err_hint(err, "write the name as DNS has it, with xn-- labels");
                 }
-        if (parse_host(host, &r) < 0)
+        bool bracketed = n > 2 && text[0] == '[' && text[n - 1] == ']';
+        (void)snprintf(bare, sizeof bare, "%.*s", (int)(bracketed ? n - 2 : n), text + bracketed);
+        if (parse_host(bare, &r) < 0)
                 return pv_err_set(err, PV_ERR_USAGE, 0,
                                   "network target '%s' is not a host name, *.suffix, address or CIDR", text);
         *out = r;
         return 0;
 }
 
-void pv_netrule_put(struct pv_str *out, const struct pv_netrule *r)
+int pv_netrule_parse_ports(const char *text, struct pv_netrule *out, struct pv_err *err)
 {
-        bool ports = r->port_first != 1 || r->port_last != 65535;
+        struct pv_netrule r = { .port_first = 1, .port_last = 65535 };
+        if (!parse_ports(text, &r))
+                return pv_err_set(err, PV_ERR_USAGE, 0, "'%.80s' is no port or port range", text);
+        out->port_first = r.port_first;
+        out->port_last = r.port_last;
+        return 0;
+}
+
+int pv_netrule_parse(const char *text, struct pv_netrule *out, struct pv_err *err)
+{
+        struct pv_netrule r;
+        if (strlen(text) > PV_NETRULE_NAME_MAX + 16)
+                return pv_err_set(err, PV_ERR_USAGE, 0, "network target '%.40s...' is too long", text);
+        char host[PV_NETRULE_NAME_MAX + 32];
+        const char *ports = split_ports(text, host);
+        struct pv_netrule range = { .port_first = 1, .port_last = 65535 };
+        if (!ports || !parse_ports(ports, &range))
+                return pv_err_set(err, PV_ERR_USAGE, 0, "network target '%s' has no port or port range behind ':'",
+                                  text);
+        struct pv_err why = PV_ERR_INIT;
+        if (pv_netrule_parse_host(host, &r, &why) < 0) {
+                (void)pv_err_set(err, PV_ERR_USAGE, 0, "network target '%s' is %s", text,
+                                 why.hint[0] ? "not ASCII" : "not a host name, *.suffix, address or CIDR");
+                return why.hint[0] ? pv_err_hint(err, "%s", why.hint) : -1;
+        }
+        r.port_first = range.port_first;
+        r.port_last = range.port_last;
+        *out = r;
+        return 0;
+}
+
+static void put_host(struct pv_str *out, const struct pv_netrule *r, bool bracketed)
+{
         bool v4 = pv_netaddr_is_v4(&r->addr) && r->prefix >= 96;
         switch (r->kind) {
         case PV_NETRULE_ANY:
@@ -250,19 +281,42 @@ void pv_netrule_put(struct pv_str *out, const struct pv_netrule *r)
                 pv_str_putf(out, "%s%s", r->kind == PV_NETRULE_SUFFIX ? "*." : "", r->name);
                 break;
         case PV_NETRULE_PREFIX:
-                if (ports && !v4)
+                if (bracketed && !v4)
                         pv_str_putc(out, '[');
                 pv_netaddr_put(out, &r->addr);
-                if (ports && !v4)
+                if (bracketed && !v4)
                         pv_str_putc(out, ']');
                 if (r->prefix < 128)
                         pv_str_putf(out, "/%u", v4 ? r->prefix - 96 : r->prefix);
                 break;
         }
-        if (ports && r->port_first == r->port_last)
-                pv_str_putf(out, ":%u", r->port_first);
-        else if (ports)
-                pv_str_putf(out, ":%u-%u", r->port_first, r->port_last);
+}
+
+static void put_port_range(struct pv_str *out, const char *before, const struct pv_netrule *r)
+{
+        if (r->port_first == 1 && r->port_last == 65535)
+                return;
+        pv_str_putf(out, "%s%u", before, r->port_first);
+        if (r->port_first != r->port_last)
+                pv_str_putf(out, "-%u", r->port_last);
+}
+
+void pv_netrule_put(struct pv_str *out, const struct pv_netrule *r)
+{
+        static const unsigned all = PV_TRANSPORT_TCP | PV_TRANSPORT_DNS;
+        bool some = r->transports != 0 && r->transports != all;
+        if (!some && !r->allow_private_ips) {
+                put_host(out, r, r->port_first != 1 || r->port_last != 65535);
+                put_port_range(out, ":", r);
+                return;
+        }
+        pv_str_put(out, "host=");
+        put_host(out, r, false);
+        put_port_range(out, ";ports=", r);
+        if (some)
+                pv_str_putf(out, ";transports=%s", r->transports == PV_TRANSPORT_TCP ? "tcp" : "dns");
+        if (r->allow_private_ips)
+                pv_str_put(out, ";allow_private_ips=true");
 }
 
 int pv_netrate_parse(const char *text, uint64_t *bytes_per_second, struct pv_err *err)

@@ -6,6 +6,10 @@
  *
  * Names are compared as DNS does: ASCII letters without case, a trailing dot does not count. `*.example.com` holds every
  * name below example.com and not example.com itself. A rule by name never holds an address, and the other way round.
+ *
+ * The long form names its parts, as a configuration file has them; netrules.h reads what stands for several rules.
+ *
+ *   host=db.example.com;ports=5432;transports=tcp;allow_private_ips=true
  */
 #ifndef PV_POLICY_NETRULE_H
 #define PV_POLICY_NETRULE_H
@@ -27,20 +31,39 @@ struct pv_netaddr {
         uint8_t b[16];
 };
 
-#define PV_NETRULE_NAME_MAX 253 /* RFC 1035, 2.3.4: 255 octets on the wire */
+#define PV_NETRULE_NAME_MAX  253 /* RFC 1035, 2.3.4: 255 octets on the wire */
+#define PV_NETRULE_GROUP_MAX 32  /* "@" and a name of groups.h */
+
+/* What a rule is about; UDP leads nowhere but to the name server, so that "udp" is "dns". */
+enum pv_transport {
+        PV_TRANSPORT_TCP = 1 << 0, /* connections */
+        PV_TRANSPORT_DNS = 1 << 1, /* looking a name up */
+};
 
 struct pv_netrule {
         enum pv_netrule_kind kind;
-        char name[PV_NETRULE_NAME_MAX + 1]; /* HOST, SUFFIX: lower case, no dot at either end */
-        struct pv_netaddr addr;             /* PREFIX: bits below the prefix are 0 */
-        unsigned prefix;                    /* PREFIX: 0 to 128, counted in the IPv6 form */
-        uint16_t port_first, port_last;     /* 1 to 65535; 1-65535 when none was written */
+        char name[PV_NETRULE_NAME_MAX + 1];   /* HOST, SUFFIX: lower case, no dot at either end */
+        struct pv_netaddr addr;               /* PREFIX: bits below the prefix are 0 */
+        unsigned prefix;                      /* PREFIX: 0 to 128, counted in the IPv6 form */
+        uint16_t port_first, port_last;       /* 1 to 65535; 1-65535 when none was written */
+        unsigned transports;                  /* of enum pv_transport; 0: all */
+        bool allow_private_ips;               /* of an allow rule: its names may lead to private addresses */
+        char group[PV_NETRULE_GROUP_MAX + 1]; /* "@npm" that it came from; "" */
 };
 
-/* PV_ERR_USAGE names the text and what is wrong with it. */
+static inline bool pv_netrule_is_for(const struct pv_netrule *r, enum pv_transport t)
+{
+        return r->transports == 0 || (r->transports & (unsigned)t) != 0;
+}
+
+/* The short form. PV_ERR_USAGE names the text and what is wrong with it. */
 int pv_netrule_parse(const char *text, struct pv_netrule *out, struct pv_err *err);
 
-/* "host[:port]" as pvisor wrote it, canonical: what review and `hint:` lines show. */
+/* The parts of the long form: a host without ports, and one "443", "8000-8010" or "*". PV_ERR_USAGE. */
+int pv_netrule_parse_host(const char *text, struct pv_netrule *out, struct pv_err *err);
+int pv_netrule_parse_ports(const char *text, struct pv_netrule *out, struct pv_err *err);
+
+/* As pvisor would write it, in the short form where that says all: what review and `hint:` lines show. */
 void pv_netrule_put(struct pv_str *out, const struct pv_netrule *rule);
 
 /*

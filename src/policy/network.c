@@ -2,6 +2,9 @@
 #include "policy/network.h"
 
 #include <string.h>
+#include <unistd.h>
+
+#include "policy/env.h"
 
 #define PUBLICATIONS_MAX 256
 
@@ -25,49 +28,31 @@ static int check(const struct pv_request *r, struct pv_err *err)
                 return contradiction(err, "--overlaynet off", "network rules");
         if (off && r->publish.n > 0)
                 return contradiction(err, "--overlaynet off", "--publish");
+        if (off && r->host_port.n > 0)
+                return contradiction(err, "--overlaynet off", "--host-port");
         if (r->overlaynet == PV_REQUEST_NET_PROXY && r->publish.n > 0)
                 return contradiction(err, "--overlaynet proxy", "--publish");
+        if (r->overlaynet == PV_REQUEST_NET_PROXY && r->host_port.n > 0)
+                return contradiction(err, "--overlaynet proxy", "--host-port");
         if (r->overlaynet_deny_all && r->overlaynet_allow.n > 0)
                 return contradiction(err, "--overlaynet-deny-all", "--overlaynet-allow");
         return 0;
 }
 
-/* Published ports need the data plane, if only for the way in: nothing is then allowed out. */
-static enum pv_net_mode mode_of(const struct pv_request *r, bool profile)
+/*
+ * Ports from outside and to outside need the data plane, though nothing else be allowed. --safe has it without a rule, too:
+ * what was refused can then be named, and granted while it runs.
+ */
+static enum pv_net_mode mode_of(const struct pv_request *r)
 {
+        bool ports = r->publish.n + r->host_port.n > 0;
         if (r->overlaynet == PV_REQUEST_NET_OFF)
                 return PV_NET_AMBIENT;
         if (r->overlaynet_deny_all)
-                return r->publish.n > 0 ? PV_NET_RULES : PV_NET_DENY_ALL;
+                return ports ? PV_NET_RULES : PV_NET_DENY_ALL;
         if (r->overlaynet == PV_REQUEST_NET_PROXY)
                 return PV_NET_PROXY;
-        if (r->overlaynet == PV_REQUEST_NET_AUTO || has_rules(r))
-                return PV_NET_RULES;
-        if (r->publish.n > 0)
-                return PV_NET_RULES;
-        return !r->safe ? PV_NET_AMBIENT : profile ? PV_NET_RULES : PV_NET_DENY_ALL;
-}
-
-static void add_all(struct pv_strv *to, const struct pv_strv *from)
-{
-        for (size_t i = 0; i < from->n; i++)
-                if (!pv_strv_has(to, from->v[i]))
-                        pv_strv_add(to, from->v[i]);
-}
-
-/*
- * The hosts of the agent's profile. Where nothing could be reached they are all that can; where the person says what
- * may be reached they are added, since each list of what is allowed must hold a target. Where all is allowed but what
- * is denied they change nothing.
- */
-static int add_layer(struct pv_plan *p, const char *name, const struct pv_strv *allow, const struct pv_strv *deny,
-                     struct pv_err *err)
-{
-        pv_auto_strv all = { 0 };
-        add_all(&all, allow);
-        if (allow->n)
-                add_all(&all, &p->profile.hosts);
-        return pv_netpolicy_add_layer(&p->netpolicy, name, &all, deny, err);
+        return r->overlaynet == PV_REQUEST_NET_AUTO || has_rules(r) || ports || r->safe ? PV_NET_RULES : PV_NET_AMBIENT;
 }
 
 static bool parse_port(const char *text, size_t n, uint16_t *out)
@@ -84,60 +69,203 @@ static bool parse_port(const char *text, size_t n, uint16_t *out)
         return v >= 1 && v <= 65535;
 }
 
-/* "[ADDR:]HOSTPORT:PORT"; an IPv6 address in brackets. Without one: the host's loopback. */
-static int add_publication(struct pv_plan *p, const char *text, struct pv_err *err)
+/* "A" or "A:B", both ports; B is A when it is not there. */
+static bool parse_port_pair(const char *text, uint16_t *a, uint16_t *b)
 {
-        struct pv_publication pub = { 0 };
-        const char *last = strrchr(text, ':');
-        const char *middle = last ? memrchr(text, ':', (size_t)(last - text)) : NULL;
-        const char *host_port = middle ? middle + 1 : text;
-        pv_auto_free char *addr = middle ? pv_strndup(text, (size_t)(middle - text)) : pv_strdup("127.0.0.1");
+        const char *colon = strchr(text, ':');
+        size_t n = colon ? (size_t)(colon - text) : strlen(text);
+        if (!parse_port(text, n, a))
+                return false;
+        *b = *a;
+        return !colon || parse_port(colon + 1, strlen(colon + 1), b);
+}
+
+/* The address before the ports: its end, or NULL when there is none ("3000", "8080:3000"). */
+static const char *address_end(const char *text)
+{
+        if (text[0] == '[') {
+                const char *end = strstr(text, "]:");
+                return end ? end + 1 : NULL;
+        }
+        const char *colon = strchr(text, ':');
+        return colon && text[strspn(text, "0123456789")] != ':' ? colon : NULL;
+}
+
+int pv_publication_parse(const char *text, struct pv_publication *out, struct pv_err *err)
+{
+        struct pv_publication p = { 0 };
+        const char *end = address_end(text), *ports = end ? end + 1 : text;
+        pv_auto_free char *addr = end ? pv_strndup(text, (size_t)(end - text)) : pv_strdup("127.0.0.1");
         char *bare = addr;
         size_t n = strlen(addr);
         if (n > 1 && addr[0] == '[' && addr[n - 1] == ']') {
                 addr[n - 1] = '\0';
                 bare = addr + 1;
         }
-        if (!last || !parse_port(host_port, (size_t)(last - host_port), &pub.host_port) ||
-            !parse_port(last + 1, strlen(last + 1), &pub.port) || !pv_netaddr_parse(bare, &pub.addr))
-                return pv_err_set(err, PV_ERR_USAGE, 0, "--publish '%s' is not [ADDR:]HOSTPORT:PORT", text);
-        if (p->n_publications == PUBLICATIONS_MAX)
-                return pv_err_set(err, PV_ERR_USAGE, 0, "--publish: more than %d ports", PUBLICATIONS_MAX);
-        p->publications = pv_realloc(p->publications, p->n_publications + 1, sizeof *p->publications);
-        p->publications[p->n_publications++] = pub;
+        if (!parse_port_pair(ports, &p.host_port, &p.port) || !pv_netaddr_parse(bare, &p.addr))
+                return pv_err_set(err, PV_ERR_USAGE, 0, "'%.80s' is not [ADDR:]HOSTPORT[:PORT]", text);
+        *out = p;
         return 0;
 }
 
-/* All but what the profile names; or, by a rule that holds every target, all: for a run that may only be reached. */
-static int close_all(struct pv_plan *p, bool deny_all, struct pv_err *err)
+int pv_host_port_parse(const char *text, struct pv_host_port *out, struct pv_err *err)
 {
-        pv_auto_strv none = { 0 }, all = { 0 };
-        if (!deny_all && p->profile.hosts.n)
-                return pv_netpolicy_add_layer(&p->netpolicy, "profile", &p->profile.hosts, &none, err);
-        pv_strv_add(&all, "*");
-        return pv_netpolicy_add_layer(&p->netpolicy, "deny-all", &none, &all, err);
+        struct pv_host_port p;
+        if (!parse_port_pair(text, &p.host_port, &p.port))
+                return pv_err_set(err, PV_ERR_USAGE, 0, "'%.80s' is not HOSTPORT[:PORT]", text);
+        *out = p;
+        return 0;
 }
 
-int pv_admit_network(const struct pv_request *r, struct pv_plan *plan, struct pv_err *err)
+static int add_publications(const struct pv_strv *texts, struct pv_plan *p, struct pv_err *err)
 {
-        struct pv_netpolicy *p = &plan->netpolicy;
-        if (check(r, err) < 0)
-                return -1;
-        plan->net = mode_of(r, plan->profile.hosts.n > 0);
-        if (plan->net != PV_NET_RULES && plan->net != PV_NET_PROXY)
-                return 0;
-        p->allow_private_ips = r->overlaynet_allow_private_ips;
-        bool closed = r->overlaynet_deny_all || (r->safe && !has_rules(r) && r->overlaynet != PV_REQUEST_NET_AUTO);
-        if (closed && close_all(plan, r->overlaynet_deny_all, err) < 0)
-                return -1;
-        if (add_layer(plan, "configuration", &r->user_allow, &r->user_deny, err) < 0 ||
-            add_layer(plan, "command line", &r->overlaynet_allow, &r->overlaynet_deny, err) < 0)
+        if (texts->n > PUBLICATIONS_MAX)
+                return pv_err_set(err, PV_ERR_USAGE, 0, "--publish: more than %d ports", PUBLICATIONS_MAX);
+        p->publications = pv_calloc(texts->n, sizeof *p->publications);
+        for (; p->n_publications < texts->n; p->n_publications++)
+                if (pv_publication_parse(texts->v[p->n_publications], &p->publications[p->n_publications], err) < 0)
+                        return pv_err_wrap(err, "--publish");
+        return 0;
+}
+
+static int add_host_ports(const struct pv_strv *texts, struct pv_plan *p, struct pv_err *err)
+{
+        if (texts->n > PV_HOST_PORTS_MAX)
+                return pv_err_set(err, PV_ERR_USAGE, 0, "--host-port: more than %d ports", PV_HOST_PORTS_MAX);
+        p->host_ports = pv_calloc(texts->n, sizeof *p->host_ports);
+        for (; p->n_host_ports < texts->n; p->n_host_ports++) {
+                struct pv_host_port *new = &p->host_ports[p->n_host_ports];
+                if (pv_host_port_parse(texts->v[p->n_host_ports], new, err) < 0)
+                        return pv_err_wrap(err, "--host-port");
+                for (size_t i = 0; i < p->n_host_ports; i++)
+                        if (p->host_ports[i].port == new->port)
+                                return pv_err_set(err, PV_ERR_USAGE, 0, "--host-port: %u is given twice", new->port);
+        }
+        return 0;
+}
+
+int pv_groups_load_for(const struct pv_strv *const *texts, size_t n, char *const *environment, struct pv_groups *out,
+                       struct pv_err *err)
+{
+        for (size_t i = 0; i < n; i++)
+                for (size_t k = 0; k < texts[i]->n; k++)
+                        if (pv_netrules_names_group(texts[i]->v[k]))
+                                return pv_groups_load(pv_env_get(environment, "XDG_CONFIG_HOME"),
+                                                      pv_env_get(environment, "HOME"), out, err);
+        return 0;
+}
+
+static int load_groups_of(const char *text, struct pv_groups *out, struct pv_err *err)
+{
+        struct pv_strv one = { .v = (char *[]){ (char *)text }, .n = 1 };
+        const struct pv_strv *const texts[] = { &one };
+        return pv_groups_load_for(texts, 1, environ, out, err);
+}
+
+int pv_check_net_target(const char *text, struct pv_err *err)
+{
+        pv_auto_netrules rules = { 0 };
+        pv_auto_groups groups = { 0 };
+        uint64_t rate = 0;
+        return load_groups_of(text, &groups, err) < 0 ? -1 : pv_netrules_add(&rules, text, &groups, &rate, err);
+}
+
+int pv_check_net_limit(const char *text, struct pv_err *err)
+{
+        struct pv_netpolicy p = { 0 };
+        pv_auto_groups groups = { 0 };
+        int r = load_groups_of(text, &groups, err) < 0 ? -1 : pv_netpolicy_add_limit(&p, text, &groups, err);
+        pv_netpolicy_fini(&p);
+        return r;
+}
+
+int pv_check_publication(const char *text, struct pv_err *err)
+{
+        struct pv_publication unused;
+        return pv_publication_parse(text, &unused, err);
+}
+
+int pv_check_host_port(const char *text, struct pv_err *err)
+{
+        struct pv_host_port unused;
+        return pv_host_port_parse(text, &unused, err);
+}
+
+static void add_all(struct pv_strv *to, const struct pv_strv *from)
+{
+        for (size_t i = 0; i < from->n; i++)
+                if (!pv_strv_has(to, from->v[i]))
+                        pv_strv_add(to, from->v[i]);
+}
+
+/*
+ * A layer with the hosts of the agent's profile. Where nothing could be reached (closed) they are all that can; where the
+ * person says what may be reached they are added, since each list of what is allowed must hold a target. Where all is
+ * allowed but what is denied they change nothing.
+ */
+static int add_layer(struct pv_plan *p, const struct pv_netlayer_texts *texts, const struct pv_groups *groups,
+                     struct pv_err *err)
+{
+        pv_auto_strv all = { 0 };
+        struct pv_netlayer_texts with = *texts;
+        add_all(&all, texts->allow);
+        if (texts->allow->n || texts->closed)
+                add_all(&all, &p->profile.hosts);
+        with.allow = &all;
+        return pv_netpolicy_add_layer(&p->netpolicy, &with, groups, err);
+}
+
+static const char *session_name(const struct pv_plan *p, bool closed)
+{
+        return !closed ? PV_LAYER_SESSION : p->profile.hosts.n ? PV_LAYER_PROFILE : PV_LAYER_SAFE;
+}
+
+/* A rule that holds every target, for a run that may be reached and may reach nothing. */
+static int deny_everything(struct pv_netpolicy *p, struct pv_err *err)
+{
+        pv_auto_strv all = { 0 };
+        pv_strv_add(&all, "*");
+        return pv_netpolicy_add_layer(p, &(struct pv_netlayer_texts){ .name = PV_LAYER_DENY_ALL, .deny = &all }, NULL,
+                                      err);
+}
+
+static int add_rules(const struct pv_request *r, struct pv_plan *plan, const struct pv_groups *groups,
+                     struct pv_err *err)
+{
+        bool closed = r->safe && !has_rules(r) && r->overlaynet != PV_REQUEST_NET_AUTO && !r->overlaynet_deny_all;
+        const struct pv_netlayer_texts user = {
+                .name = PV_LAYER_USER,
+                .allow = &r->user_allow,
+                .deny = &r->user_deny,
+        };
+        const struct pv_netlayer_texts session = {
+                .name = session_name(plan, closed),
+                .allow = &r->overlaynet_allow,
+                .deny = &r->overlaynet_deny,
+                .closed = closed,
+        };
+        if ((r->overlaynet_deny_all && deny_everything(&plan->netpolicy, err) < 0) ||
+            add_layer(plan, &user, groups, err) < 0 || add_layer(plan, &session, groups, err) < 0)
                 return -1;
         for (size_t i = 0; i < r->overlaynet_limit.n; i++)
-                if (pv_netpolicy_add_limit(p, r->overlaynet_limit.v[i], err) < 0)
-                        return -1;
-        for (size_t i = 0; i < r->publish.n; i++)
-                if (add_publication(plan, r->publish.v[i], err) < 0)
-                        return -1;
+                if (pv_netpolicy_add_limit(&plan->netpolicy, r->overlaynet_limit.v[i], groups, err) < 0)
+                        return pv_err_wrap(err, "--overlaynet-limit");
         return 0;
+}
+
+int pv_admit_network(const struct pv_request *r, char *const *environment, struct pv_plan *plan, struct pv_err *err)
+{
+        const struct pv_strv *const texts[] = { &r->overlaynet_allow, &r->overlaynet_deny, &r->overlaynet_limit,
+                                                &r->user_allow,       &r->user_deny,       &plan->profile.hosts };
+        pv_auto_groups groups = { 0 };
+        if (check(r, err) < 0)
+                return -1;
+        plan->net = mode_of(r);
+        if (plan->net != PV_NET_RULES && plan->net != PV_NET_PROXY)
+                return 0;
+        plan->netpolicy.allow_private_ips = r->overlaynet_allow_private_ips;
+        if (pv_groups_load_for(texts, sizeof texts / sizeof *texts, environment, &groups, err) < 0 ||
+            add_rules(r, plan, &groups, err) < 0)
+                return -1;
+        return add_publications(&r->publish, plan, err) < 0 || add_host_ports(&r->host_port, plan, err) < 0 ? -1 : 0;
 }

@@ -76,6 +76,7 @@ void pv_plan_free(struct pv_plan *plan)
         pv_plan_forget_kept(plan);
         pv_netpolicy_fini(&plan->netpolicy);
         free(plan->publications);
+        free(plan->host_ports);
         pv_strv_fini(&plan->devices);
         pv_strv_fini(&plan->hidden);
         pv_strv_fini(&plan->masks);

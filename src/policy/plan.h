@@ -72,6 +72,12 @@ struct pv_publication {
         uint16_t host_port, port;
 };
 
+/* A port of the host's loopback that can be reached at the sandbox's own. */
+#define PV_HOST_PORTS_MAX 24
+struct pv_host_port {
+        uint16_t host_port, port; /* there and inside */
+};
+
 /* 0 means that no limit was asked for. */
 struct pv_limits {
         uint64_t timeout_ms;
@@ -98,6 +104,8 @@ struct pv_plan {
         struct pv_netpolicy netpolicy; /* of RULES and PROXY */
         struct pv_publication *publications;
         size_t n_publications;
+        struct pv_host_port *host_ports;
+        size_t n_host_ports;
         enum pv_home_mode home_mode;
         enum pv_stdio stdio;
         struct pv_limits limits;

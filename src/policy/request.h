@@ -37,7 +37,8 @@ struct pv_request {
         bool overlaynet_deny_all, overlaynet_allow_private_ips;
         struct pv_strv overlaynet_allow, overlaynet_deny, overlaynet_limit;
         struct pv_strv user_allow, user_deny; /* those of the configuration file: a layer of their own */
-        struct pv_strv publish;               /* [ADDR:]HOSTPORT:PORT */
+        struct pv_strv publish;               /* [ADDR:]HOSTPORT[:PORT] */
+        struct pv_strv host_port;             /* HOSTPORT[:PORT] */
         int executor;                         /* enum pv_request_executor */
 
         struct pv_strv pass_env;
