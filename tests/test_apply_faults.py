@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Apply and undo, killed and failed at every system call that changes something, and raced by another program.
 
-The work is done by programs beside the code (src/stage/crash_test.c, race_test.c); here is where and how often.
+Where that would take too long, every so many calls are struck; PV_TEST_OFFSET=N strikes others. The work is done by programs beside the code (src/stage/crash_test.c, race_test.c); here is where and how often.
 """
 import errno
 import os
@@ -12,6 +12,7 @@ import pytest
 from conftest import TOP, pv_skip
 
 PROGRAMS = Path(os.environ.get("PV_TEST_PROGRAMS", TOP / "build" / "src" / "stage"))
+OFFSET = int(os.environ.get("PV_TEST_OFFSET", "0"))
 
 
 @pytest.fixture
@@ -34,10 +35,10 @@ def places(request, temporary, tmpfs):
 
 
 def struck(program, places, act, which, kind, error=0, step=1):
-    # Each copy beside the target is several calls more: there every so many are struck, another set each time.
+    # Each copy beside the target is several calls more.
     if places[0] != places[1]:
         step *= 7
-    first = 1 + os.getpid() % step
+    first = 1 + OFFSET % step
     out = program("test-stage-crash", *places, act, which, kind, error, first, step, timeout=280)
     assert int(out.split()[0]) > 20, "there were calls to strike"
 
@@ -73,10 +74,20 @@ def test_when_everything_fails_from_some_call_on_the_next_command_mends_it(progr
     struck(program, places, act, "part", "from", error, step=3)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("kind,error", [("kill", 0), ("once", errno.EIO), ("from", errno.ENOSPC)], ids=["kill", "once", "from"])
+@pytest.mark.parametrize("act", ["apply", "undo"])
+def test_without_exchange_by_link_and_rename(program, act, kind, error, temporary, tmpfs, environment):
+    """The target's file system takes no flags in renameat2, as NFS and 9p."""
+    environment["PV_TEST_NO_RENAME_FLAGS"] = str(tmpfs)
+    struck(program, (tmpfs, temporary), act, "all", kind, error, step=3)
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("act", ["apply", "undo"])
 def test_killed_on_each_filesystem(program, filesystem, act):
-    out = program("test-stage-crash", filesystem, filesystem, act, "all", "kill", 0, 1 + os.getpid() % 9, 9,
+    out = program("test-stage-crash", filesystem, filesystem, act, "all", "kill", 0, 1 + OFFSET % 9, 9,
                   timeout=280)
     assert int(out.split()[0]) > 20
 

@@ -196,12 +196,29 @@ int pv_rollback(struct pv_engine *e, struct pv_err *err)
         return r;
 }
 
+/*
+ * Before the commit, a copy that is not at its place was published, or taken away (in part: a directory) because the
+ * batch was. What was published lies in the target, and what it displaced where the copy was. The staged entry is
+ * where it was in both cases.
+ */
+static bool was_published(struct pv_engine *e, const struct pv_item *it, const struct pv_ident *counterpart)
+{
+        struct pv_place target;
+        struct pv_ident have;
+        if (it->op == PV_OP_EXCHANGE)
+                return counterpart->mode != 0 && counterpart->ino != it->in.ino;
+        return pv_place_target(e, it, &target) == 0 && pv_ident_read(target.dirfd, target.name, &have, NULL) == 0 &&
+               pv_item_is_in(e->plan, it, &have);
+}
+
 static enum pv_item_state classify(struct pv_engine *e, const struct pv_item *it)
 {
         struct pv_place at, target;
         struct pv_ident have = { 0 };
         bool reached = pv_place_target(e, it, &target) == 0;
         if (it->op == PV_OP_REMOVE) {
+                if (reached && pv_place_counterpart(e, it, &at) == 0)
+                        (void)pv_move_mend(e, it, &at, &target);
                 /* By where it still is, not by the slot: after the commit of an undo that may be empty again. */
                 return reached && pv_ident_read(target.dirfd, target.name, &have, NULL) == 0 &&
                                        pv_item_is_out(it, &have)
@@ -213,6 +230,8 @@ static enum pv_item_state classify(struct pv_engine *e, const struct pv_item *it
         if (reached)
                 (void)pv_move_mend(e, it, &at, &target);
         (void)pv_ident_read(at.dirfd, at.name, &have, NULL);
+        if (it->flags & PV_ITEM_COPY && !(e->plan->marks & PV_MARK_COMMITTED))
+                return was_published(e, it, &have) ? PV_ITEM_DONE : PV_ITEM_PENDING;
         return pv_item_is_in(e->plan, it, &have) ? PV_ITEM_PENDING : PV_ITEM_DONE;
 }
 
