@@ -266,9 +266,9 @@ def test_review_says_who_changed_what_since_when_and_the_ways_out(agent, pvisor,
     os.chmod(workspace / "src/main.c", 0o600)
     said = " ".join(pvisor("review", cwd=workspace).out.split())
     for words in ("5 conflicts with the host now", "the host changed 5 of the 5 paths that the job touched",
-                  "after the job had ended (+2 -2); the job wrote +1 -1: they fit together",
-                  "the job deleted it: the job deleted what you changed",
-                  "not text, and both sides changed it", "you made it, too,",
+                  "ago, after the job had ended (+2 -2); the job wrote +1 -1: they fit together",
+                  "the job deleted it: only one of the two can stay",
+                  "not text, and both sides changed it", "you made it too ",
                   "you changed its mode, owner or attributes",
                   "pvisor apply fix --all --merge", "pvisor apply fix --all --markers", "pvisor apply fix --overwrite PATH"):
         assert words in said, words

@@ -61,13 +61,13 @@ static void put_host(const struct pv_review *r, const struct pv_standoff *s, str
         static const char *const act[] = {
                 [PV_HOST_MODIFIED] = "you changed it",
                 [PV_HOST_METADATA] = "you changed its mode, owner or attributes",
-                [PV_HOST_ADDED] = "you made it, too,",
+                [PV_HOST_ADDED] = "you made it too",
                 [PV_HOST_DELETED] = "you deleted it",
                 [PV_HOST_TYPE] = "you made something else of it",
-                [PV_HOST_UNKNOWN] = "you changed it, as it seems,",
+                [PV_HOST_UNKNOWN] = "you changed it, as it seems",
         };
         static const char *const phase[] = {
-                [BEFORE] = "", [DURING] = " while the job ran", [AFTER] = " after the job had ended", [NO_PHASE] = ""
+                [BEFORE] = "", [DURING] = ", while the job ran", [AFTER] = ", after the job had ended", [NO_PHASE] = ""
         };
         pv_str_put(b, act[s->act]);
         enum phase p = phase_of(r, s);
@@ -103,8 +103,12 @@ static void put_job(const struct pv_change *c, const struct pv_standoff *s, stru
                 pv_str_put(b, " against yours");
 }
 
-static void put_outcome(const struct pv_standoff *s, struct pv_str *b)
+static void put_outcome(const struct pv_change *c, const struct pv_standoff *s, struct pv_str *b)
 {
+        if (s->verdict == PV_MERGE_NONE && (!pv_facts_exist(&c->now) || !pv_facts_exist(&s->host))) {
+                pv_str_put(b, ": only one of the two can stay");
+                return;
+        }
         pv_str_put(b, s->verdict == PV_MERGE_CLEAN  ? ": they fit together"
                       : s->verdict == PV_MERGE_SAME ? ": they are the same by now"
                                                     : ": ");
@@ -124,7 +128,7 @@ static void put_conflict(const struct pv_review *r, size_t i, struct pv_str *out
         pv_str_put(out, "      ");
         put_host(r, &s, out);
         put_job(&r->look.changes->item[i], &s, out);
-        put_outcome(&s, out);
+        put_outcome(&r->look.changes->item[i], &s, out);
         pv_str_putc(out, '\n');
         *fit += s.verdict == PV_MERGE_CLEAN || s.verdict == PV_MERGE_SAME;
 }
