@@ -70,7 +70,8 @@ enum pv_end {
         PV_END_EXITED,
         PV_END_SIGNALED,
         PV_END_TIMEOUT,
-        PV_END_KILLED, /* by `pvisor kill` or because the supervisor was told to end */
+        PV_END_KILLED,     /* by `pvisor kill` or because the supervisor was told to end */
+        PV_END_STAGE_SIZE, /* its stage grew too large */
 };
 
 struct pv_exit {
@@ -129,6 +130,9 @@ int pv_boundary_exec(struct pv_boundary *b, const struct pv_boundary_exec *x,
 void pv_boundary_exec_signal(struct pv_boundary *b, unsigned number, int sig);
 /* No more events of it. */
 void pv_boundary_exec_forget(struct pv_boundary *b, unsigned number);
+
+/* Ends the run as the time limit does (TERM, grace, KILL), and records it as this end. The first one counts. */
+void pv_boundary_end(struct pv_boundary *b, enum pv_end why);
 
 struct pv_boundary_frozen {
         unsigned threads; /* that stand still */

@@ -34,7 +34,9 @@ struct pv_boundary {
         unsigned canary_kinds;                                  /* of those that a further command's probes try */
         char *canary_parent;                                    /* or NULL */
         struct pv_freezer *freezer;                             /* NULL: not frozen */
-        bool told_to_end;                                       /* the end is somebody's wish, not the command's */
+        bool ending;                                            /* by pv_boundary_end(), as `end` */
+        enum pv_end end;
+        bool told_to_end; /* the end is somebody's wish, not the command's */
 };
 
 /* Takes the pidfd of another rename helper: the freezer spares it. */

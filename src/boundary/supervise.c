@@ -148,6 +148,8 @@ static void take_signals(struct watch *w)
 static int due_in(const struct watch *w)
 {
         uint64_t at = w->kill_at;
+        if (!at && w->b->ending)
+                return 0;
         if (!at && w->b->timeout_ms)
                 at = w->b->started_ms + w->b->timeout_ms;
         if (!at)
@@ -161,6 +163,8 @@ static int due_in(const struct watch *w)
 static void time_is_up(struct watch *w)
 {
         w->timed_out = true;
+        if (!w->b->ending)
+                pv_boundary_end(w->b, PV_END_TIMEOUT);
         if (w->kill_at) {
                 pv_supervise_kill(w->b);
                 w->kill_at += GRACE_MS;
@@ -169,6 +173,14 @@ static void time_is_up(struct watch *w)
         w->kill_at = pv_clock_monotonic_ms() + GRACE_MS;
         (void)pv_message_send(w->b->control, PV_MESSAGE_SIGNAL_GROUP, SIGTERM);
         (void)pv_message_send(w->b->control, PV_MESSAGE_SIGNAL_GROUP, SIGCONT);
+}
+
+void pv_boundary_end(struct pv_boundary *b, enum pv_end why)
+{
+        if (b->ending)
+                return;
+        b->ending = true;
+        b->end = why;
 }
 
 int pv_boundary_watch_add(struct pv_boundary *b, struct pv_boundary_watch *w)
@@ -254,7 +266,7 @@ static void fill_exit(const struct watch *w, struct pv_exit *out)
                 out->code = WTERMSIG(status);
         }
         if (w->timed_out)
-                out->end = PV_END_TIMEOUT;
+                out->end = w->b->end;
 }
 
 /*

@@ -147,6 +147,7 @@ void pv_decision_note_left(struct pv_decision *d)
         d->job->pending = 0;
         for (size_t i = 0; i < d->changes->n; i++)
                 d->job->pending += is_pending(d, i);
+        pv_cmd_measure(d->job, d->stage);
         if (d->job->state == PV_JOB_RUNNING) /* who ends it counts */
                 return;
         if (pv_job_save_decisions(d->job, &why) < 0)

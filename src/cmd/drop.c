@@ -110,8 +110,10 @@ static int decide_and_empty(struct pv_job *job, struct pv_stage *s, struct pv_ch
         if (pv_job_save_decisions(job, err) < 0 && !is_full(err))
                 return -1;
         pv_err_clear(err);
-        if (empty(s, changes, err) == 0)
+        if (empty(s, changes, err) == 0) {
+                pv_cmd_measure(job, s);
                 return pv_job_save_decisions(job, err);
+        }
         job->dropped = before.dropped;
         job->changes = before.changes;
         job->pending = before.pending;
@@ -136,7 +138,10 @@ static int drop_uncounted(const struct drop_options *o, struct pv_job *job, stru
         if (pv_job_save_decisions(job, err) < 0 && !is_full(err))
                 return -1;
         pv_err_clear(err);
-        if (pv_stage_remove(s, err) < 0 || pv_job_save_decisions(job, err) < 0)
+        if (pv_stage_remove(s, err) < 0)
+                return -1;
+        job->stage_bytes = 0;
+        if (pv_job_save_decisions(job, err) < 0)
                 return -1;
         pv_job_event(job, "dropped", json_pack("{s:n, s:b}", "paths", "whole", 1));
         return report(job, o, &d, err);

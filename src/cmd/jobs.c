@@ -197,6 +197,13 @@ void pv_cmd_tally(const struct pv_stage *stage, const struct pv_changes *changes
         pv_tally_changes(roots, n_roots, changes, out);
 }
 
+void pv_cmd_measure(struct pv_job *job, const struct pv_stage *stage)
+{
+        struct pv_err ignored = PV_ERR_INIT;
+        uint64_t bytes = 0;
+        job->stage_bytes = pv_stage_size(stage, &bytes, &ignored) == 0 ? (long long)bytes : -1;
+}
+
 int pv_cmd_recount(struct pv_job *job, struct pv_stage *stage, struct pv_err *err)
 {
         struct pv_tally tally;
@@ -207,6 +214,7 @@ int pv_cmd_recount(struct pv_job *job, struct pv_stage *stage, struct pv_err *er
         job->changes = (long long)changes->n;
         job->pending = (long long)tally.paths;
         job->applied = (long long)pv_batches_count_standing(stage);
+        pv_cmd_measure(job, stage);
         return pv_job_save_decisions(job, err);
 }
 
@@ -319,14 +327,16 @@ static json_t *count_json(long long n)
 json_t *pv_cmd_job_json(const struct pv_job *job)
 {
         json_t *argv = json_object_get(json_object_get(job->request, "plan"), "argv");
-        return json_pack("{s:s, s:s?, s:o, s:o, s:s, s:s?, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:o, s:s?, s:o}",
-                         "id", job->id, "name", job->name, "workspace", pv_json_bytes(job->workspace), "argv",
-                         argv ? json_incref(argv) : json_null(), "state", pv_job_state_name(job->state), "end",
-                         job->end, "exit_code", count_json(job->exit_code), "failure", pv_json_bytes(job->failure),
-                         "started_at", pv_cmd_time(&job->started), "ended_at", pv_cmd_time(&job->ended), "changes",
-                         count_json(job->changes), "pending", count_json(job->pending), "applied",
-                         count_json(job->applied), "dropped", job->dropped, "stage", pv_json_bytes(job->stage_dir),
-                         "parent", job->parent, "directory", pv_json_bytes(job->dir));
+        return json_pack(
+                "{s:s, s:s?, s:o, s:o, s:s, s:s?, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:s?, s:o}", "id",
+                job->id, "name", job->name, "workspace", pv_json_bytes(job->workspace), "argv",
+                argv ? json_incref(argv) : json_null(), "state", pv_job_state_name(job->state), "end", job->end,
+                "exit_code", count_json(job->exit_code), "failure", pv_json_bytes(job->failure), "started_at",
+                pv_cmd_time(&job->started), "ended_at", pv_cmd_time(&job->ended), "changes", count_json(job->changes),
+                "pending", count_json(job->pending), "applied", count_json(job->applied), "dropped", job->dropped,
+                "stage", pv_json_bytes(job->stage_dir), "stage_bytes",
+                count_json(job->stage_dir ? job->stage_bytes : -1), "parent", job->parent, "directory",
+                pv_json_bytes(job->dir));
 }
 
 json_t *pv_cmd_conflicts_json(const struct pv_stage *s, const struct pv_apply_result *r)

@@ -41,6 +41,9 @@ void pv_cmd_tally(const struct pv_stage *stage, const struct pv_changes *changes
 /* Counts anew what is staged and what was applied, and notes it (and the end of a lost job) in the store. */
 int pv_cmd_recount(struct pv_job *job, struct pv_stage *stage, struct pv_err *err);
 
+/* Notes in job how much its stage takes on disk now. */
+void pv_cmd_measure(struct pv_job *job, const struct pv_stage *stage);
+
 /* To stdout, whole. 0 or -1. The text is emptied, the reference taken. */
 int pv_cmd_print(struct pv_str *text, struct pv_err *err);
 int pv_cmd_print_json(json_t *value, struct pv_err *err);

@@ -25,7 +25,7 @@ static const struct pv_opt options[] = {
           .letter = 's',
           .type = PV_OPT_FLAG,
           .field = offsetof(struct list_options, size),
-          .help = "Show how much each stage takes on disk (walks the stages)." },
+          .help = "Measure how much each stage takes on disk now; else it is what was measured last." },
         PV_OPT_JSON(struct list_options, json),
         { .name = NULL },
 };
@@ -70,10 +70,11 @@ static void put_state(struct pv_str *b, const struct pv_job *job)
 {
         pv_auto_str text = { 0 };
         pv_str_put(&text, pv_job_state_name(job->state));
-        if (job->state == PV_JOB_ENDED && job->end && pv_streq(job->end, "timeout")) {
+        if (job->state == PV_JOB_ENDED && job->end &&
+            (pv_streq(job->end, "timeout") || pv_streq(job->end, "stage-size"))) {
                 pv_str_fini(&text);
                 text = (struct pv_str){ 0 };
-                pv_str_put(&text, "timeout");
+                pv_str_put(&text, job->end);
         } else if (job->state == PV_JOB_ENDED && job->exit_code > 0) {
                 pv_str_putf(&text, " (%d)", job->exit_code);
         }
@@ -96,10 +97,18 @@ static void put_changes(struct pv_str *b, const struct pv_job *job)
         pv_str_putf(b, "%-8s", text);
 }
 
-static void put_size(struct pv_str *b, const struct pv_job *job)
+/* Measured now, or last: when it ended, when something was decided, while it runs every so often. */
+static uint64_t known_size(const struct pv_job *job, const struct list_options *o)
+{
+        if (o->size)
+                return stage_size(job);
+        return job->stage_dir && job->stage_bytes >= 0 ? (uint64_t)job->stage_bytes : UINT64_MAX;
+}
+
+static void put_size(struct pv_str *b, const struct pv_job *job, const struct list_options *o)
 {
         pv_auto_str size = { 0 };
-        uint64_t bytes = stage_size(job);
+        uint64_t bytes = known_size(job, o);
         if (bytes == UINT64_MAX)
                 pv_str_putc(&size, '-');
         else
@@ -145,17 +154,16 @@ static void put_job(struct pv_str *b, const struct pv_job *job, const struct lis
         pv_str_putf(b, " %4s  ", age.s);
         put_changes(b, job);
         pv_str_putc(b, ' ');
-        if (o->size)
-                put_size(b, job);
+        put_size(b, job, o);
         pv_str_putf(b, "%-*s  ", NAME_SHOWN, job->name ? job->name : "-");
         put_command(b, job, start, columns);
         pv_str_putc(b, '\n');
 }
 
-static void put_heading(struct pv_str *b, const struct list_options *o)
+static void put_heading(struct pv_str *b)
 {
-        pv_str_putf(b, "%-24s  %-11s %4s  %-8s %s%-*s  %s\n", "JOB", "STATE", "AGE", "CHANGES",
-                    o->size ? "     SIZE  " : "", NAME_SHOWN, "NAME", "COMMAND");
+        pv_str_putf(b, "%-24s  %-11s %4s  %-8s %9s  %-*s  %s\n", "JOB", "STATE", "AGE", "CHANGES", "SIZE", NAME_SHOWN,
+                    "NAME", "COMMAND");
 }
 
 /* All jobs of the workspace of jobs[first], which is the first of them. */
@@ -184,7 +192,7 @@ static bool is_first_of_workspace(const struct jobs *j, size_t i)
 static void put_table(struct pv_str *b, const struct jobs *j, const struct list_options *o)
 {
         size_t columns = terminal_columns();
-        put_heading(b, o);
+        put_heading(b);
         for (size_t i = 0; i < j->n; i++)
                 if (is_first_of_workspace(j, i))
                         put_workspace(b, j, i, o, columns);

@@ -110,7 +110,8 @@ const struct pv_command pv_cmd_run = {
                  "The workspace is the git top level of the current directory, else that directory. COMMAND sees it at "
                  "its own path and starts where you stand. With --stage (or --safe) its changes are kept aside: "
                  "`pvisor review` shows them, `apply` takes them, `drop` forgets them.\n\n"
-                 "Exit code: COMMAND's own; 128+N when signal N ended it; 124 time limit; 125 pVisor failed before it "
+                 "Exit code: COMMAND's own; 128+N when signal N ended it; 124 time limit or --stage-max-size; 125 "
+                 "pVisor failed before it "
                  "started; 126 not executable; 127 not found; 2 wrong usage; 5 a required limit cannot be enforced "
                  "here; 6 refused.\n\n"
                  "`spawn` is another name of `run`, and `pvisor [options] -- COMMAND` a shorter one.",

@@ -43,6 +43,15 @@ const struct pv_opt pv_run_options[] = {
           .help = "Keep file changes in a stage until they are applied: in DIR (--stage=DIR, or --stage DIR before "
                   "--), else in the job's own directory. Brings --filesystem sandbox with it. A DIR that holds a stage "
                   "is continued." },
+        { .name = "stage-max-size",
+          .type = PV_OPT_TEXT,
+          .arg = "SIZE[:warn|:stop]",
+          .field = FIELD(stage_max_size),
+          .help = "Say once when the stage has grown beyond SIZE, or end the job (TERM, then KILL; exit code 124); "
+                  "5GiB "
+                  "and warn where nothing is said, 0 for no limit. It is looked at about once a second: a bound "
+                  "against "
+                  "a full disk, not a quota." },
         { .name = "continue",
           .type = PV_OPT_TEXT,
           .arg = "JOB",
@@ -247,7 +256,9 @@ const struct pv_opt pv_run_options[] = {
         REFUSED_LIMIT("access", "rules for paths inside the workspace"),
         REFUSED("clear-access", "rules for paths inside the workspace"),
         REFUSED("overlaynet-listen", "the network proxy"),
-        REFUSED_LIMIT("overlayfs-max-size", "a byte budget of the stage; --max-file-size limits each file"),
+        REFUSED_LIMIT("overlayfs-max-size", "a hard byte budget of the stage; --stage-max-size SIZE:stop ends the job "
+                                            "soon after, --max-file-size limits "
+                                            "each file"),
         REFUSED("stage-durability", "syncing each change of the stage"),
         REFUSED_LIMIT("cpu", "a share of the processors; --max-cpu-time limits processor time"),
         REFUSED("vm", "the virtual machine executor"),

@@ -31,10 +31,8 @@ static json_t *argv_json(char *const *argv)
 static json_t *exit_json(const struct pv_exit *e)
 {
         static const char *const name[] = {
-                [PV_END_EXITED] = "exited",
-                [PV_END_SIGNALED] = "signaled",
-                [PV_END_TIMEOUT] = "timeout",
-                [PV_END_KILLED] = "killed",
+                [PV_END_EXITED] = "exited", [PV_END_SIGNALED] = "signaled",     [PV_END_TIMEOUT] = "timeout",
+                [PV_END_KILLED] = "killed", [PV_END_STAGE_SIZE] = "stage-size",
         };
         if (!e)
                 return json_null();

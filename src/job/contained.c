@@ -230,6 +230,7 @@ static int shell_code(const struct pv_exit *e)
         case PV_END_SIGNALED:
                 return SHELL_SIGNALED + e->code;
         case PV_END_KILLED:
+        case PV_END_STAGE_SIZE:
         default:
                 return SHELL_SIGNALED + SIGKILL;
         }

@@ -187,6 +187,7 @@ void pv_job_conclude(struct pv_live_job *live, const struct pv_job_end *end)
         job->exit_code = end->exit_code;
         job->changes = end->changes;
         job->pending = end->pending;
+        job->stage_bytes = end->stage_bytes;
         job->ended = pv_clock_now();
         if (end->failure) {
                 free(job->failure);

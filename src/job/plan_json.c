@@ -139,15 +139,16 @@ json_t *pv_job_plan_json(const struct pv_plan *p)
                               pv_json_bytes(p->workspace), "cwd", pv_json_bytes(p->cwd), "home", pv_json_bytes(p->home),
                               "workspace_is_git", p->workspace_is_git, "safe", p->safe, "strict", p->strict, "staged",
                               p->staged, "allow_userns", p->allow_userns);
-        pv_auto_json more =
-                json_pack("{s:s, s:s, s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:{s:o, s:o, s:o}}",
-                          "filesystem", filesystems[p->filesystem], "network", networks[p->net], "network_rules",
-                          pv_job_network_json(p), "home_mode", homes[p->home_mode], "stdio", stdios[p->stdio], "limits",
-                          limits_json(&p->limits), "roots", roots_json(p), "mounts", mounts_json(p), "devices",
-                          bytes_list(p->devices.v, p->devices.n), "hidden", bytes_list(p->hidden.v, p->hidden.n),
-                          "masks", bytes_list(p->masks.v, p->masks.n), "required", required_json(p), "environment",
-                          "names", names_of(&p->env), "passed", bytes_list(p->env_passed.v, p->env_passed.n),
-                          "injected", bytes_list(p->env_injected.v, p->env_injected.n));
+        pv_auto_json more = json_pack(
+                "{s:s, s:s, s:o, s:s, s:s, s:I, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:{s:o, s:o, s:o}}",
+                "filesystem", filesystems[p->filesystem], "network", networks[p->net], "network_rules",
+                pv_job_network_json(p), "home_mode", homes[p->home_mode], "stdio", stdios[p->stdio], "stage_max_bytes",
+                (json_int_t)p->stage_max_bytes, "stage_max_stop", p->stage_max_stop, "limits", limits_json(&p->limits),
+                "roots", roots_json(p), "mounts", mounts_json(p), "devices", bytes_list(p->devices.v, p->devices.n),
+                "hidden", bytes_list(p->hidden.v, p->hidden.n), "masks", bytes_list(p->masks.v, p->masks.n), "required",
+                required_json(p), "environment", "names", names_of(&p->env), "passed",
+                bytes_list(p->env_passed.v, p->env_passed.n), "injected",
+                bytes_list(p->env_injected.v, p->env_injected.n));
         if (j && more &&
             (json_object_set_new(more, "services", services_json(p)) < 0 ||
              json_object_set_new(more, "profile", profile_json(p)) < 0 ||
@@ -326,6 +327,10 @@ static int get_modes(const json_t *j, struct pv_plan *p, struct pv_err *err)
         p->net = (enum pv_net_mode)net;
         p->home_mode = (enum pv_home_mode)home;
         p->stdio = (enum pv_stdio)stdio;
+        /* A job of before has none. */
+        json_int_t most = json_integer_value(json_object_get(j, "stage_max_bytes"));
+        p->stage_max_bytes = most > 0 ? (uint64_t)most : 0;
+        p->stage_max_stop = json_is_true(json_object_get(j, "stage_max_stop"));
         p->workspace_is_git = json_is_true(json_object_get(j, "workspace_is_git"));
         p->safe = json_is_true(json_object_get(j, "safe"));
         p->strict = json_is_true(json_object_get(j, "strict"));

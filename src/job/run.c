@@ -39,6 +39,7 @@
 #include "job/kept.h"
 #include "job/network.h"
 #include "job/run_report.h"
+#include "job/stage_size.h"
 #include "job/tally.h"
 #include "policy/admit.h"
 #include "stage/apply.h"
@@ -172,6 +173,7 @@ struct lifecycle {
         struct pv_run_network network;
         struct pv_kept_run kept;
         struct pv_control *control; /* NULL: there is none */
+        struct pv_stage_size *size; /* NULL: not staged, or it cannot be watched */
         bool started;
 };
 
@@ -318,6 +320,24 @@ static void serve_control(struct lifecycle *l)
                 pv_log_err(&err);
 }
 
+/* A stage whose size nobody watches is no reason not to run. */
+static void watch_size(struct lifecycle *l)
+{
+        struct pv_err err = PV_ERR_INIT;
+        const struct pv_stage_size_job job = {
+                .job = l->live.job, .job_dir = l->job_dir, .plan = l->plan, .stage = l->stage, .boundary = l->boundary
+        };
+        if (l->stage && pv_stage_size_watch(&job, &l->size, &err) < 0)
+                pv_log_err(&err);
+}
+
+static long long measure_stage(const struct lifecycle *l)
+{
+        struct pv_err ignored = PV_ERR_INIT;
+        uint64_t bytes = 0;
+        return l->stage && pv_stage_size(l->stage, &bytes, &ignored) == 0 ? (long long)bytes : -1;
+}
+
 static int start_network(struct lifecycle *l, struct pv_err *err)
 {
         int flags = O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC;
@@ -441,6 +461,7 @@ static int exit_code(const struct pv_exit *e)
         case PV_END_EXITED:
                 return e->code;
         case PV_END_TIMEOUT:
+        case PV_END_STAGE_SIZE:
                 return 124;
         case PV_END_SIGNALED:
         case PV_END_KILLED:
@@ -469,9 +490,11 @@ static void follow(struct lifecycle *l, struct pv_run_end *out)
         if (still_runs(l, FIRST_BUNDLE_MS))
                 write_bundle(l, NULL, NULL, NULL); /* what is left should this process be killed */
         serve_control(l);
+        watch_size(l);
         if (pv_boundary_wait(l->boundary, &end, &err) < 0)
                 pv_log_err(&err);
         pv_control_close(pv_steal(&l->control));
+        pv_stage_size_end(pv_steal(&l->size));
         ignore_signals();
         pv_run_network_end(&l->network);
         seal(l);
@@ -488,6 +511,7 @@ static void follow(struct lifecycle *l, struct pv_run_end *out)
                 .exit_code = code,
                 .changes = changes ? (long long)changes->n : -1,
                 .pending = count_pending(l, changes),
+                .stage_bytes = measure_stage(l),
         };
         pv_job_conclude(&l->live, &how); /* the bundle tells it, too */
         write_bundle(l, &end, changes, NULL);
@@ -511,9 +535,12 @@ static void give_up(struct lifecycle *l, const struct pv_err *failure)
         int code = pv_run_exit_code(failure);
         ignore_signals();
         remove_scratch(l);
-        const struct pv_job_end how = {
-                .state = PV_JOB_FAILED, .exit_code = code, .changes = -1, .pending = -1, .failure = failure
-        };
+        const struct pv_job_end how = { .state = PV_JOB_FAILED,
+                                        .exit_code = code,
+                                        .changes = -1,
+                                        .pending = -1,
+                                        .stage_bytes = -1,
+                                        .failure = failure };
         if (l->live.job) {
                 pv_job_conclude(&l->live, &how);
                 write_bundle(l, NULL, NULL, failure);
@@ -526,6 +553,7 @@ static void give_up(struct lifecycle *l, const struct pv_err *failure)
 static void lifecycle_fini(struct lifecycle *l)
 {
         pv_control_close(l->control);
+        pv_stage_size_end(l->size);
         pv_boundary_free(l->boundary);
         pv_run_network_fini(&l->network);
         pv_kept_run_fini(l->plan, &l->kept);

@@ -9,10 +9,8 @@
 const char *pv_run_end_name(enum pv_end end)
 {
         static const char *const names[] = {
-                [PV_END_EXITED] = "exited",
-                [PV_END_SIGNALED] = "signaled",
-                [PV_END_TIMEOUT] = "timeout",
-                [PV_END_KILLED] = "killed",
+                [PV_END_EXITED] = "exited", [PV_END_SIGNALED] = "signaled",     [PV_END_TIMEOUT] = "timeout",
+                [PV_END_KILLED] = "killed", [PV_END_STAGE_SIZE] = "stage-size",
         };
         return names[end];
 }
@@ -81,6 +79,9 @@ static void say(const struct pv_run_outcome *o)
         if (o->exit->end == PV_END_TIMEOUT)
                 pv_log_note("%s: ended by the time limit of %.6g s", o->job->id,
                             (double)o->plan->limits.timeout_ms / 1000);
+        if (o->exit->end == PV_END_STAGE_SIZE)
+                pv_log_note("%s: ended because its stage grew too large (--stage-max-size); what it has is kept",
+                            o->job->id);
         if (o->network)
                 say_refused(o);
         if (o->changes)

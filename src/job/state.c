@@ -28,7 +28,7 @@ const char *pv_job_state_name(enum pv_job_state s)
 /* Ends are static text, so that a pv_job borrows nothing from a file. NULL for what is none of them. */
 static const char *end_name(const char *text)
 {
-        static const char *const ends[] = { "exited", "signaled", "timeout", "killed" };
+        static const char *const ends[] = { "exited", "signaled", "timeout", "killed", "stage-size" };
         for (size_t i = 0; text && i < sizeof ends / sizeof *ends; i++)
                 if (pv_streq(text, ends[i]))
                         return ends[i];
@@ -172,6 +172,7 @@ static int parse_state(const json_t *j, struct pv_job *job, struct pv_err *err)
         job->pending = count_or(json_object_get(j, "pending"), -1);
         job->applied = count_or(json_object_get(j, "applied"), 0);
         job->dropped = json_is_true(json_object_get(j, "dropped"));
+        job->stage_bytes = count_or(json_object_get(j, "stage_bytes"), -1);
         return 0;
 }
 
@@ -189,12 +190,25 @@ static int try_read(int dirfd, struct pv_job *job, bool *found, struct pv_err *e
         return 0;
 }
 
+/* What the supervisor measured last; -1: nothing yet. */
+static long long read_size(int dirfd)
+{
+        struct pv_err ignored = PV_ERR_INIT;
+        pv_auto_free char *text = NULL;
+        size_t n = 0;
+        long long bytes = 0;
+        if (pv_file_read_at(dirfd, PV_JOB_SIZE, 32, &text, &n, &ignored) < 0 || sscanf(text, "%lld", &bytes) != 1)
+                return -1;
+        return bytes;
+}
+
 int pv_job_state_read(int dirfd, struct pv_job *job, struct pv_err *err)
 {
         bool found = false;
         job->exit_code = -1;
         job->changes = -1;
         job->pending = -1;
+        job->stage_bytes = read_size(dirfd);
         if (try_read(dirfd, job, &found, err) < 0)
                 return -1;
         if (!found && pv_job_lock_is_held(dirfd)) {
@@ -215,12 +229,12 @@ static json_t *count_json(long long n)
 
 int pv_job_state_write(int dirfd, const struct pv_job *job, struct pv_err *err)
 {
-        pv_auto_json j =
-                json_pack("{s:i, s:s, s:s?, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "format", PV_JOB_FORMAT, "state",
-                          pv_job_state_name(job->state), "end", job->end, "exit_code", count_json(job->exit_code),
-                          "ended_ns", pv_job_time_json(&job->ended), "failure", pv_json_bytes(job->failure), "changes",
-                          count_json(job->changes), "pending", count_json(job->pending), "applied",
-                          json_integer(job->applied), "dropped", job->dropped);
+        pv_auto_json j = json_pack("{s:i, s:s, s:s?, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:o}", "format", PV_JOB_FORMAT,
+                                   "state", pv_job_state_name(job->state), "end", job->end, "exit_code",
+                                   count_json(job->exit_code), "ended_ns", pv_job_time_json(&job->ended), "failure",
+                                   pv_json_bytes(job->failure), "changes", count_json(job->changes), "pending",
+                                   count_json(job->pending), "applied", json_integer(job->applied), "dropped",
+                                   job->dropped, "stage_bytes", count_json(job->stage_bytes));
         if (!j)
                 return pv_err_set(err, PV_ERR_SYS, ENOMEM, "write %s", PV_JOB_STATE);
         return pv_json_write_at(dirfd, PV_JOB_STATE, j, PV_FILE_REPLACE, err);
@@ -255,6 +269,7 @@ int pv_job_save_decisions(const struct pv_job *job, struct pv_err *err)
                 last->pending = job->pending;
                 last->applied = job->applied;
                 last->dropped = job->dropped;
+                last->stage_bytes = job->stage_bytes;
                 if (save_one(last, err) < 0)
                         return -1;
                 struct pv_job *before = load_continued(store, last);

@@ -36,6 +36,7 @@
 #define PV_JOB_STDERR  "stderr.log"
 #define PV_JOB_LOCK    "lock"
 #define PV_JOB_STAGE   "stage"
+#define PV_JOB_SIZE    "size" /* of a running job's stage, in bytes, as last measured */
 
 enum pv_job_state {
         PV_JOB_RUNNING,
@@ -60,14 +61,15 @@ struct pv_job {
         enum pv_job_state state;
         struct timespec started, ended; /* 0 when not known */
         int exit_code;                  /* as `run` returned it; -1 when not known */
-        const char *end;                /* static: "exited", "signaled", "timeout", "killed"; NULL when not known */
-        char *failure;                  /* with FAILED: the reason; or NULL */
-        long long changes;              /* paths still staged when last counted; -1 when not known */
-        long long pending;              /* of changes: what a person has yet to decide on, as they count; -1 when not
+        const char *end;   /* static: "exited", "signaled", "timeout", "killed", "stage-size"; NULL when not known */
+        char *failure;     /* with FAILED: the reason; or NULL */
+        long long changes; /* paths still staged when last counted; -1 when not known */
+        long long pending; /* of changes: what a person has yet to decide on, as they count; -1 when not
                                            known */
-        long long applied;              /* paths applied and not undone; 0 when none */
-        bool dropped;                   /* its changes were thrown away: nothing is left to apply */
-        json_t *request;                /* owned */
+        long long stage_bytes; /* that the stage takes on disk, when last measured; -1 when not known */
+        long long applied;     /* paths applied and not undone; 0 when none */
+        bool dropped;          /* its changes were thrown away: nothing is left to apply */
+        json_t *request;       /* owned */
 };
 void pv_job_free(struct pv_job *j);
 static inline void pv_job_freep(struct pv_job **j)
@@ -119,9 +121,10 @@ void pv_job_event(const struct pv_job *job, const char *event, json_t *fields);
 
 struct pv_job_end {
         enum pv_job_state state;      /* ENDED or FAILED */
-        const char *end;              /* "exited", "signaled", "timeout", "killed"; NULL with FAILED */
+        const char *end;              /* "exited", "signaled", "timeout", "killed", "stage-size"; NULL with FAILED */
         int exit_code;                /* what `run` returns */
         long long changes, pending;   /* as in struct pv_job; -1: not known */
+        long long stage_bytes;        /* likewise */
         const struct pv_err *failure; /* with FAILED */
 };
 /*

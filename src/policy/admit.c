@@ -68,6 +68,26 @@ static int check_contradictions(struct admission *a, struct pv_err *err)
         return 0;
 }
 
+#define STAGE_MAX_DEFAULT (UINT64_C(5) << 30)
+
+/* SIZE[:warn|:stop]; 0 is no limit. */
+static int set_stage_max(struct admission *a, struct pv_err *err)
+{
+        const char *text = a->request->stage_max_size;
+        struct pv_plan *p = a->plan;
+        p->stage_max_bytes = STAGE_MAX_DEFAULT; /* what is not staged keeps it without more ado */
+        if (!text)
+                return 0;
+        const char *colon = strchr(text, ':');
+        pv_auto_free char *size = pv_strndup(text, colon ? (size_t)(colon - text) : strlen(text));
+        p->stage_max_stop = colon && pv_streq(colon, ":stop");
+        if (colon && !p->stage_max_stop && !pv_streq(colon, ":warn"))
+                return pv_err_set(err, PV_ERR_USAGE, 0, "--stage-max-size %s: neither :warn nor :stop", text);
+        if (pv_parse_size(size, &p->stage_max_bytes, err) < 0)
+                return pv_err_wrap(err, "--stage-max-size");
+        return 0;
+}
+
 static void set_dimensions(struct admission *a)
 {
         const struct pv_request *r = a->request;
@@ -421,7 +441,7 @@ static int admit(struct admission *a, char *const *argv, struct pv_err *err)
                 return -1;
         set_dimensions(a);
         find_home(a);
-        if (find_workspace(a, err) < 0 || choose_profile(a, err) < 0 ||
+        if (set_stage_max(a, err) < 0 || find_workspace(a, err) < 0 || choose_profile(a, err) < 0 ||
             pv_admit_network(r, a->around->environment, a->plan, err) < 0)
                 return -1;
         if (r->safe && a->plan->net == PV_NET_AMBIENT)

@@ -109,6 +109,8 @@ struct pv_plan {
         enum pv_home_mode home_mode;
         enum pv_stdio stdio;
         struct pv_limits limits;
+        uint64_t stage_max_bytes; /* soft limit of the stage; 0: none */
+        bool stage_max_stop;      /* beyond it the job ends; else it is told once */
 
         char *home; /* of the person, real path; from the environment, else passwd */
         struct pv_root *roots;

@@ -45,6 +45,7 @@ struct pv_request {
         bool clear_pass_env; /* those of the configuration file do not count */
         int stdio;           /* enum pv_request_stdio */
 
+        char *stage_max_size;           /* SIZE[:warn|:stop] */
         uint64_t timeout, max_cpu_time; /* milliseconds */
         uint64_t memory, max_file_size; /* bytes */
         uint64_t max_processes, max_open_files;
