@@ -53,6 +53,22 @@ def test_killed_at_every_call_it_recovers_wholly(program, places, act, which):
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize("which", ["live", "live-end"])
+@pytest.mark.parametrize("act", ["apply", "undo"])
+def test_killed_beside_a_run_the_next_one_or_the_runs_end_recovers_wholly(program, places, act, which):
+    struck(program, places, act, which, "kill", step=2)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("kind", ["once", "from"])
+@pytest.mark.parametrize("act", ["apply", "undo"])
+def test_one_call_that_fails_beside_a_run_leaves_all_or_nothing(program, places, act, kind):
+    struck(program, places, act, "live", kind, errno.ENOSPC, step=5)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EACCES, errno.EIO, errno.EROFS], ids=errno.errorcode.get)
 @pytest.mark.parametrize("act", ["apply", "undo"])
 def test_one_call_that_fails_leaves_all_or_nothing(program, places, act, error):

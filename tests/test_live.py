@@ -8,6 +8,8 @@ import pytest
 from lib import jobs, tree
 from lib.live import Agent
 
+# Deciding on files that never rest, this many times.
+RACES = int(os.environ.get("PV_TEST_LIVE_RACES", "15"))
 FILES = {"a": "old\n", "b": "old\n", "src/one": "old\n", "src/two": "old\n", "gone/x": "old\n", "gone/y": "old\n",
          "closed/x": "old\n"}
 
@@ -301,3 +303,65 @@ def test_what_waits_for_the_end_says_so(start, live, workspace, pvisor):
         person.call("prune", "--unapplied")
         assert person.changes() == {"a": "modified"}
     assert person.changes() == {"a": "modified"}
+
+
+# ---- races ----
+
+CHURN = r"""
+stop = threading.Event()
+def churn(step):
+    def loop():
+        n = 0
+        while not stop.is_set():
+            n += 1
+            step(n, bytes([97 + n % 26]) * 65536)
+    threading.Thread(target=loop, daemon=True).start()
+def by_rename(n, data):
+    with open('renamed.new', 'wb') as f:
+        f.write(data)
+    os.rename('renamed.new', 'renamed')
+fd = os.open('written', os.O_RDWR | os.O_CREAT)
+def in_one_write(n, data):
+    os.pwrite(fd, data, 0)
+def cut_and_written(n, data):
+    with open('cut', 'wb') as f:
+        f.write(data)
+os.pwrite(fd, b'a' * 65536, 0)
+for step in by_rename, cut_and_written:
+    step(0, b'a' * 65536)
+shared = os.open('mapped', os.O_RDWR | os.O_CREAT)
+os.ftruncate(shared, 65536)
+view = mmap.mmap(shared, 65536)
+def by_store(n, data):
+    view[:] = data
+def come_and_go(n, data):
+    os.makedirs('d%d/e' % (n % 3), exist_ok=True)
+    write('d%d/e/f' % (n % 3), str(n))
+    shutil.rmtree('d%d' % ((n + 1) % 3), ignore_errors=True)
+for step in by_rename, in_one_write, cut_and_written, by_store, come_and_go:
+    churn(step)
+"""
+
+
+@pytest.mark.timeout(120 + RACES)
+def test_what_lands_is_one_version_of_a_file_that_never_rests(start, live, workspace):
+    person, undone = live(workspace), 0
+    with start(workspace) as agent:
+        agent.do(CHURN)
+        for i in range(RACES):
+            person.call("review", "--json")
+            result = person.call("apply", "--json", "--all", code=None)
+            assert result.code == 0, result
+            for name in ("renamed", "written"):
+                data = (workspace / name).read_bytes()
+                assert len(data) == 65536 and len(set(data)) == 1, (i, name, len(data), sorted(set(data)))
+            assert len(set((workspace / "cut").read_bytes())) <= 1  # between its two calls it is empty
+            if i % 5 == 4:
+                person.call("undo")
+                undone += 1
+        agent.do("stop.set(); time.sleep(.2)")
+        person.apply()
+        assert person.changes() == {} and person.conflicts() == {}
+        assert agent.see("open('renamed').read()") == text(workspace / "renamed")
+    assert person.changes() == {} and undone == RACES // 5
+    assert person.conflicts() == {}

@@ -231,15 +231,20 @@ static int show(const struct act *a, bool refused, struct pv_err *err)
         return 0;
 }
 
-/* The job goes on, or ends, meanwhile: what it has staged is not what was looked at. */
-#define AGAIN 1
-#define TRIES 20
+/* For what stands against it this time and may not the next. */
+enum {
+        ENDED = -2, /* the command ended meanwhile: the job is to be taken as one that has */
+        MOVED = -3, /* the job goes on, and what it has staged is not what was looked at */
+        TRIES = 20,
+};
 
 static int decide(struct act *a, struct pv_err *err)
 {
         int done = a->commits ? apply_commits(a, err) : apply_files(a, err);
-        if (done < 0 && (a->r.moved || (err->kind == PV_ERR_STATE && a->d.beside.job)))
-                return AGAIN;
+        if (done < 0 && a->r.moved && !a->commits)
+                return MOVED;
+        if (done < 0 && err->kind == PV_ERR_STATE && a->d.beside.job)
+                return ENDED;
         if (done < 0 && err->kind != PV_ERR_CONFLICT)
                 return -1;
         struct pv_err why = PV_ERR_INIT;
@@ -295,7 +300,13 @@ static int apply(const struct apply_options *o, const struct pv_args *args, stru
         if (a.d.changes->n == 0 && a.d.job->dropped)
                 return pv_err_set(err, PV_ERR_STATE, 0, "apply: job %s was dropped: nothing is left of it",
                                   a.d.job->id);
-        return decide(&a, err);
+        int done = decide(&a, err);
+        for (int i = 0; done == MOVED && i < TRIES; i++) {
+                pv_err_clear(err);
+                pv_apply_result_fini(&a.r);
+                done = pv_decision_look(&a.d, err) < 0 ? -1 : decide(&a, err);
+        }
+        return done == MOVED ? -1 : done;
 }
 
 static int run(const void *opts, const struct pv_args *args, struct pv_err *err)
@@ -303,12 +314,12 @@ static int run(const void *opts, const struct pv_args *args, struct pv_err *err)
         const struct apply_options *o = opts;
         if (check_options(o, err) < 0)
                 return -1;
-        int done = AGAIN;
-        for (int i = 0; i < TRIES && done == AGAIN; i++) {
+        int done = apply(o, args, err);
+        if (done == ENDED) {
                 pv_err_clear(err);
                 done = apply(o, args, err);
         }
-        return done == AGAIN ? -1 : done;
+        return done == ENDED ? -1 : done;
 }
 
 static const char *const examples[] = {

@@ -8,14 +8,22 @@
 
 #define PATHS_IN_JSON 10000
 
+/* What was found out about the changes. */
+static void forget(struct pv_decision *d)
+{
+        pv_freep(&d->left);
+        pv_freep(&d->selected);
+        pv_verdicts_fini(&d->verdicts);
+        d->verdicts = (struct pv_verdicts){ 0 };
+        pv_contained_freep(&d->result);
+        pv_contained_freep(&d->host);
+        pv_changes_freep(&d->changes);
+        d->n_selected = d->n_along = 0;
+}
+
 void pv_decision_fini(struct pv_decision *d)
 {
-        free(d->left);
-        free(d->selected);
-        pv_verdicts_fini(&d->verdicts);
-        pv_contained_free(d->result);
-        pv_contained_free(d->host);
-        pv_changes_free(d->changes);
+        forget(d);
         pv_stage_close(d->stage);
         pv_beside_close(&d->beside, d->verb);
         pv_job_free(d->job);
@@ -47,7 +55,13 @@ int pv_decision_open(const struct pv_args *args, const char *verb, enum pv_decis
                      struct pv_err *err)
 {
         d->verb = verb;
-        if (take(args, verb, when, d, err) < 0 || pv_changes_compute(d->stage, &d->changes, err) < 0)
+        return take(args, verb, when, d, err) < 0 ? -1 : pv_decision_look(d, err);
+}
+
+int pv_decision_look(struct pv_decision *d, struct pv_err *err)
+{
+        forget(d);
+        if (pv_changes_compute(d->stage, &d->changes, err) < 0)
                 return -1;
         if (d->changes->n == 0)
                 return 0;

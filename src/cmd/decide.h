@@ -35,6 +35,9 @@ enum pv_decision_when {
 int pv_decision_open(const struct pv_args *args, const char *verb, enum pv_decision_when when, struct pv_decision *out,
                      struct pv_err *err);
 
+/* Looks again at what is staged, beside a run that went on; what was selected is forgotten. */
+int pv_decision_look(struct pv_decision *d, struct pv_err *err);
+
 /*
  * Selects, and closes the selection over what belongs together. Never over what was excluded or would run on the host
  * by itself: then PV_ERR_USAGE names it.

@@ -4,9 +4,11 @@
  * is wholly before or wholly after, in the process that saw the error and after recovery, and whether everything that
  * was staged still is.
  *
- *   test-stage-crash TARGET_BASE STAGE_BASE apply|undo all|part|settled kill|once|from [ERRNO [FIRST [STEP]]]
+ *   test-stage-crash TARGET_BASE STAGE_BASE apply|undo all|part|settled|live|live-end kill|once|from
+ *                    [ERRNO [FIRST [STEP]]]
  *
  * settled: the host has changed what the job changed, and all of it is overwritten, or published merged.
+ * live: the command still runs; live-end: it ends before anybody else comes, and the seal finds what was cut short.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -63,10 +65,12 @@ static const char *const left_out[] = { "new/1", "td/2", "many/2", "a" };
 static const char *const closed_target[] = { "ro", "ro2" }, *const closed_staged[] = { "ro", "ro3" };
 
 static const char *target_base, *stage_base;
-static bool undoing, part, settling;
+static bool undoing, part, settling, live, ends;
+static bool ended; /* live: the command has */
 
 struct world {
         char *target_dir, *target, *stage_dir, *stage;
+        struct pv_stage *run; /* live: of the supervisor, whose command goes on */
 };
 
 static void die(const char *what, const char *more)
@@ -190,7 +194,10 @@ static struct world world_make(void)
         check(pv_stage_create(w.stage, &root, 1, &s, &err), &err, "create");
         check(pv_stage_begin_run(s, &o, &n, &err), &err, "begin");
         make_tree(o[0].upper, staged_entries, sizeof staged_entries / sizeof *staged_entries, closed_staged, false);
-        check(pv_stage_seal(s, NULL, &err), &err, "seal");
+        if (live)
+                w.run = pv_steal(&s);
+        else
+                check(pv_stage_seal(s, NULL, &err), &err, "seal");
         if (settling)
                 host_edits(&w);
         return w;
@@ -199,6 +206,7 @@ static struct world world_make(void)
 static void world_free(struct world *w)
 {
         struct pv_err err = PV_ERR_INIT;
+        pv_stage_close(w->run);
         check(pv_path_remove_tree(AT_FDCWD, w->target_dir, &err), &err, "remove");
         check(pv_path_remove_tree(AT_FDCWD, w->stage_dir, &err), &err, "remove");
         free(w->target_dir);
@@ -234,10 +242,23 @@ static int put_together(struct pv_stage *s, struct pv_changes *c, struct pv_merg
         return 0;
 }
 
+static int stand_still(void *ctx, struct pv_err *err)
+{
+        (void)ctx;
+        (void)err;
+        return 0;
+}
+
+static void go_on_running(void *ctx)
+{
+        (void)ctx;
+}
+
 static int apply(struct pv_stage *s, struct pv_err *err)
 {
         struct pv_apply_result r = { 0 };
-        struct pv_apply_options options = { 0 };
+        static const struct pv_freezer still = { .freeze = stand_still, .thaw = go_on_running };
+        const struct pv_apply_options options = { .freezer = live && !ended ? &still : NULL };
         static const struct pv_settled all = { .path = "", .below = true };
         struct pv_merged merged[sizeof merged_paths / sizeof *merged_paths] = { 0 };
         pv_auto_changes c = NULL;
@@ -297,11 +318,32 @@ static char *describe_stage(struct pv_stage *s)
         return pv_str_steal(&out);
 }
 
+/* As if the root's view were mounted: it shows the host's own directories. */
+static struct pv_pathfd view_of(const struct world *w)
+{
+        return (struct pv_pathfd){ open(w->target, O_PATH | O_DIRECTORY | O_CLOEXEC) };
+}
+
+/* The command ends, and its supervisor takes stock, finishing first what was cut short. */
+static void end_run(struct world *w)
+{
+        struct pv_err err = PV_ERR_INIT;
+        pv_auto_pathfd view = view_of(w);
+        check(pv_stage_seal(w->run, &view, &err), &err, "seal");
+        pv_stage_closep(&w->run);
+        ended = true;
+}
+
 static struct pv_stage *open_stage(const struct world *w)
 {
         struct pv_err err = PV_ERR_INIT;
         struct pv_stage *s;
-        check(pv_stage_open(w->stage, PV_STAGE_TAKE, &s, &err), &err, "open");
+        check(pv_stage_open(w->stage, live && !ended ? PV_STAGE_DECIDE : PV_STAGE_TAKE, &s, &err), &err, "open");
+        if (live && !ended) {
+                struct pv_pathfd *views = pv_calloc(1, sizeof *views);
+                views[0] = view_of(w);
+                pv_stage_take_views(s, views);
+        }
         return s;
 }
 
@@ -335,9 +377,10 @@ static void torn(const char *what, const struct state *got)
                       "%s %s (%s at %u): %s\n--- target\n%s--- before\n%s--- after\n%s"
                       "--- stage\n%s--- before\n%s--- after\n%s",
                       undoing ? "undo" : "apply",
-                      settling ? "settled"
-                      : part   ? "part"
-                               : "all",
+                      live       ? "live"
+                      : settling ? "settled"
+                      : part     ? "part"
+                                 : "all",
                       kind_name, at, what, got->target, before.target, after.target, got->stage, before.stage,
                       after.stage);
         exit(1);
@@ -440,6 +483,7 @@ static char *without_copies(char *text)
 /* One fault. False when the act ended before it came. */
 static bool strike(enum fault_kind kind, int error, struct report *report)
 {
+        ended = false;
         struct world w = world_make();
         remember(&w);
         *report = (struct report){ 0 };
@@ -460,6 +504,8 @@ static bool strike(enum fault_kind kind, int error, struct report *report)
                     !strstr(report->msg, "could not be taken back"))
                         die("torn, and not said", report->msg);
         }
+        if (ends)
+                end_run(&w);
         check_recovered(&w, report, !killed);
         state_free(&before);
         state_free(&after);
@@ -476,6 +522,8 @@ int main(int argc, char **argv)
         undoing = pv_streq(argv[3], "undo");
         part = pv_streq(argv[4], "part");
         settling = pv_streq(argv[4], "settled");
+        live = pv_streq(argv[4], "live") || pv_streq(argv[4], "live-end");
+        ends = pv_streq(argv[4], "live-end");
         kind_name = argv[5];
         enum fault_kind kind = pv_streq(argv[5], "kill")   ? FAULT_KILL
                                : pv_streq(argv[5], "once") ? FAULT_ONCE
