@@ -194,19 +194,19 @@ def configure(environment, name, text):
         f.write(text)
 
 
-THREE = 'say([attempt(lambda: echo(*where))[0] for where in (("www.example.com", 7), ("other.test", 7), ("11.22.33.3", 7))])'
+THREE = 'say([attempt(lambda: echo(*where))[0] for where in (("www.example.com", 7), ("other.test", 7), ("11.22.33.2", 7))])'
 
 
 def test_a_group_is_its_targets_and_off_until_it_is_named(world, environment, running):
-    configure(environment, "groups.yaml", "work:\n  - www.example.com:7\n  - 11.22.33.3:7\n")
+    configure(environment, "groups.yaml", "work:\n  - www.example.com:7\n  - 11.22.33.2:7\n")
     assert world.inside([], THREE) == ["no name", "no name", REFUSED]
     assert world.inside(["@work"], THREE) == ["ok", "no name", "ok"]
     rules = last_bundle(environment)["network"]["rules"]["layers"][0]
-    assert rules["groups"] == {"@work": ["www.example.com:7", "11.22.33.3:7"]}
+    assert rules["groups"] == {"@work": ["www.example.com:7", "11.22.33.2:7"]}
     assert world.inside(["*", "--overlaynet-deny=@work"], THREE) == [RESET, "ok", REFUSED]
     job = running("--safe")
     world.pvisor("allow", "last", "@work")
-    assert job.echo("www.example.com") == job.echo("11.22.33.3") == "ok" and job.echo("other.test") == "no name"
+    assert job.echo("www.example.com") == job.echo("11.22.33.2") == "ok" and job.echo("other.test") == "no name"
     assert "@npm" in world.pvisor("run", "--overlaynet-allow", "@nosuch", "--", "true", code=2).err
 
 

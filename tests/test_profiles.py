@@ -142,7 +142,7 @@ def test_none_is_none(pvisor, agent, workspace, environment):
     agent("codex", "echo \"$@\"; echo $CODEX_HOME")
     assert pvisor("run", "--safe", "--profile", "none", "--", "codex", "x", cwd=workspace).out == "x\n\n"
     assert controls(environment)["profile"] is None
-    assert bundle(environment)["network"]["policy"] == "deny-all"
+    assert bundle(environment)["network"]["policy"] == "rules"
 
 
 def test_only_safe_chooses_by_name(pvisor, agent, workspace, environment):

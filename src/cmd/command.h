@@ -27,6 +27,7 @@
         X(DECIDE, allow,      "Let a running job reach more of the network")      \
         X(DECIDE, publish,    "Make a port of a running job reachable here")      \
         X(DECIDE, review,     "Show what a job did and what needs attention")     \
+        X(DECIDE, why,        "Say which rule refuses something, and what allows it") \
         X(DIFF,   diff,       "Show the changes of a job as a patch")             \
         X(DECIDE, inspect,    "Run a command in a job's result, contained")       \
         X(DECIDE, apply,      "Take a job's changes into the workspace")          \

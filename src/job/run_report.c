@@ -70,6 +70,8 @@ static void say_refused(const struct pv_run_outcome *o)
         }
         if (more)
                 pv_log_note("network: refused %zu more targets; pvisor review lists them", more);
+        if (said)
+                pv_log_note("network: pvisor why tells the rule of each; pvisor allow grants while a job runs");
 }
 
 static void say(const struct pv_run_outcome *o)
