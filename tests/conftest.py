@@ -142,6 +142,13 @@ def mount_filesystem(temporary):
         filesystems.unmount(place)
 
 
+@pytest.fixture
+def fuse():
+    """The device of FUSE, which the person may open."""
+    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+        pv_skip("no /dev/fuse that may be opened (./dev test, run as root, arranges one for both halves)")
+
+
 # ---- as whom ----
 
 @pytest.fixture

@@ -91,8 +91,8 @@ def assert_same_log(staged, direct):
 class Pair:
     """Two equal trees, one for each way."""
 
-    def __init__(self, base, seed, pvisor):
-        self.seed, self.pvisor = seed, pvisor
+    def __init__(self, base, seed, pvisor, options=()):
+        self.seed, self.pvisor, self.options = seed, pvisor, options
         self.base = base / f"seed-{seed}"
         self.direct, self.staged = self.base / "direct", self.base / "staged"
         for where in (self.direct, self.staged):
@@ -109,7 +109,7 @@ class Pair:
 
     def run_both(self):
         self.direct_log = self.python(self.direct, "run")
-        self.staged_log = self.pvisor("run", "-q", "--stage", "--", *self.command("run"), cwd=self.staged).out
+        self.staged_log = self.pvisor("run", "-q", "--stage", *self.options, "--", *self.command("run"), cwd=self.staged).out
         assert_same_log(self.staged_log.splitlines(), self.direct_log.splitlines())
         tree.assert_same(snapshot(self.staged), self.before, dir_times=True)
 
@@ -152,10 +152,10 @@ def check_in_parts(pair):
     pair.assert_equal()
 
 
-def check_all(seeds_, base, pvisor, kept, check):
+def check_all(seeds_, base, pvisor, kept, check, options=()):
     failed = []
     for seed in seeds_:
-        pair = Pair(base, seed, pvisor)
+        pair = Pair(base, seed, pvisor, options)
         try:
             check(pair)
         except (AssertionError, subprocess.CalledProcessError) as e:
@@ -173,6 +173,18 @@ def test_a_random_script_applied_is_the_script_run_directly(group, temporary, pv
 @pytest.mark.parametrize("group", seeds()[:3], ids=lambda g: f"{g[0]}-{g[-1]}")
 def test_applied_in_two_parts_it_is_the_same(group, temporary, pvisor, kept):
     check_all(group, temporary, pvisor, kept, check_in_parts)
+
+
+def fuse_seeds():
+    """PV_FUSE_SEEDS=2000-3000 for more of them."""
+    first, _, last = os.environ.get("PV_FUSE_SEEDS", "600-629").partition("-")
+    numbers = range(int(first), int(last or first) + 1)
+    return [numbers[i:i + A_TEST] for i in range(0, len(numbers), A_TEST)]
+
+
+@pytest.mark.parametrize("group", fuse_seeds(), ids=lambda g: f"{g[0]}-{g[-1]}")
+def test_over_fuse_it_is_the_same(group, temporary, fuse, pvisor, kept):
+    check_all(group, temporary, pvisor, kept, check_whole, ["--stage-backend", "fuse"])
 
 
 @pytest.mark.kernel

@@ -76,7 +76,7 @@ static int copy_range(int in, int out, off_t from, off_t to)
         return 0;
 }
 
-static int copy_content(int in, int out, off_t size)
+int pv_copy_content(int in, int out, off_t size)
 {
         if (ioctl(out, FICLONE, in) == 0)
                 return 0;
@@ -132,7 +132,7 @@ static int copy_regular(int sdir, const char *sname, const struct stat *st, int 
         pv_auto_fd out = openat(ddir, dname, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
         if (out < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "create %s", dname);
-        if (copy_content(in, out, now.st_size) < 0)
+        if (pv_copy_content(in, out, now.st_size) < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "copy %s", sname);
         return 0;
 }

@@ -35,6 +35,9 @@ int pv_copy_entry(int sdir, const char *sname, int ddir, const char *dname, unsi
 int pv_copy_entry_with(int content, int sdir, const char *sname, int ddir, const char *dname, unsigned flags,
                        struct pv_err *err);
 
+/* Copies the first size bytes of in to the empty file out: shared where that can be, holes kept. -1 with errno. */
+int pv_copy_content(int in, int out, off_t size);
+
 /* One extended attribute of an entry, by its name in the entry itself. */
 struct pv_xattr {
         char *name;

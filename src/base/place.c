@@ -37,3 +37,10 @@ int pv_place_find(const char *const *places, char **out, struct pv_err *err)
         (void)pv_err_hint(err, "the installation is not whole: install pVisor again");
         return -1;
 }
+
+int pv_place_program(const char *name, char **out, struct pv_err *err)
+{
+        pv_auto_free char *installed = pv_strf("../libexec/pvisor/%s", name), *above = pv_strf("../../bin/%s", name);
+        const char *const places[] = { installed, name, above, NULL };
+        return pv_place_find(places, out, err);
+}

@@ -14,4 +14,10 @@ int pv_place_self(char **out, struct pv_err *err);
  */
 int pv_place_find(const char *const *places, char **out, struct pv_err *err);
 
+/*
+ * The executable of this installation with that name: bin/pvisor finds libexec/pvisor/NAME, what stands in
+ * libexec/pvisor finds its neighbours and bin/pvisor, and all find each other in the build directory. The caller's.
+ */
+int pv_place_program(const char *name, char **out, struct pv_err *err);
+
 #endif

@@ -19,6 +19,7 @@
 #include <sys/stat.h>
 #include "base/path.h"
 #include "base/syscall.h"
+#include "boundary/fusemount.h"
 #include "boundary/mask.h"
 #include "boundary/mountinfo.h"
 #include "boundary/overlayfs.h"
@@ -259,25 +260,37 @@ static int open_layer(const char *path, struct pv_pathfd *out, struct pv_err *er
         return out->fd < 0 ? pv_err_set(err, PV_ERR_SYS, errno, "open layer %s", path) : 0;
 }
 
-/* The lowest layer, with a layer of whiteouts above it when something in it has to stay hidden. */
+/* A layer of whiteouts for what of source has to stay hidden; {-1} when nothing has. */
+static int make_mask(struct build *b, struct pv_pathfd source, const char *src, const struct pv_strv *masks,
+                     struct pv_pathfd *mask, struct pv_err *err)
+{
+        struct stat st;
+        if (masks->n == 0)
+                return 0;
+        if (fstat(source.fd, &st) < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "stat %s", src);
+        if (pv_scratch_dir(&b->scratch, st.st_mode & 07777, mask, err) < 0)
+                return -1;
+        return pv_mask_lay(*mask, source, masks, err);
+}
+
+/* The lowest layer, with one of whiteouts above it where there are any. */
 static int add_source(struct build *b, struct layers *l, const char *src, const struct pv_strv *masks,
                       struct pv_err *err)
 {
         pv_auto_pathfd source = PV_PATHFD_INIT;
-        if (open_layer(src, &source, err) < 0)
+        pv_auto_pathfd mask = PV_PATHFD_INIT;
+        if (open_layer(src, &source, err) < 0 || make_mask(b, source, src, masks, &mask, err) < 0)
                 return -1;
-        if (masks->n > 0) {
-                struct stat st;
-                pv_auto_pathfd mask = PV_PATHFD_INIT;
-                if (fstat(source.fd, &st) < 0)
-                        return pv_err_set(err, PV_ERR_SYS, errno, "stat %s", src);
-                if (pv_scratch_dir(&b->scratch, st.st_mode & 07777, &mask, err) < 0 ||
-                    pv_mask_lay(mask, source, masks, err) < 0)
-                        return -1;
+        if (mask.fd >= 0)
                 add_lower(l, (struct pv_pathfd){ pv_fd_steal(&mask.fd) });
-        }
         add_lower(l, (struct pv_pathfd){ pv_fd_steal(&source.fd) });
         return 0;
+}
+
+static unsigned overlay_attr(const struct build *b)
+{
+        return MOUNT_ATTR_NODEV | (b->in->view->base == PV_VIEW_NEW_ROOT ? MOUNT_ATTR_NOSUID : 0);
 }
 
 static int make_overlay(struct build *b, struct layers *l, int *out, struct pv_err *err)
@@ -288,7 +301,7 @@ static int make_overlay(struct build *b, struct layers *l, int *out, struct pv_e
                         return -1;
                 add_lower(l, (struct pv_pathfd){ fcntl(empty.fd, F_DUPFD_CLOEXEC, 3) });
         }
-        l->o.attr = MOUNT_ATTR_NODEV | (b->in->view->base == PV_VIEW_NEW_ROOT ? MOUNT_ATTR_NOSUID : 0);
+        l->o.attr = overlay_attr(b);
         return pv_overlayfs_mount(&l->o, out, err);
 }
 
@@ -379,9 +392,34 @@ static int step_read(struct build *b, const struct pv_view_step *s, struct pv_er
         return mount_layers(b, &l, s, &mnt, err);
 }
 
+static int step_stage_by_fuse(struct build *b, const struct pv_view_step *s, const struct pv_overlay *o,
+                              struct pv_err *err)
+{
+        pv_auto_pathfd source = PV_PATHFD_INIT;
+        pv_auto_pathfd mask = PV_PATHFD_INIT;
+        pv_auto_fd mnt = -1;
+        if (open_layer(s->src, &source, err) < 0 || make_mask(b, source, s->src, &s->masks, &mask, err) < 0)
+                return -1;
+        const struct pv_fusemount m = {
+                .channel = o->channel,
+                .ids = b->in->ids,
+                .target = source,
+                .mask = mask,
+                .attr = overlay_attr(b) | (o->upper ? 0 : MOUNT_ATTR_RDONLY),
+        };
+        if (pv_fusemount(&m, &mnt, err) < 0)
+                return pv_err_wrap(err, "show %s", s->dst);
+        if (attach(b, mnt, s->dst, true, err) < 0)
+                return -1;
+        b->out->staged[s->index] = pv_fd_steal(&mnt);
+        return 0;
+}
+
 static int step_stage(struct build *b, const struct pv_view_step *s, struct pv_err *err)
 {
         const struct pv_overlay *o = &b->in->overlays[s->index];
+        if (o->by_fuse)
+                return step_stage_by_fuse(b, s, o, err);
         auto_layers l = LAYERS_INIT;
         pv_auto_fd mnt = -1;
         if (o->n_frozen + 2 > PV_OVERLAYFS_LOWERS)

@@ -4,6 +4,7 @@
 #define PV_BOUNDARY_MOUNTS_H
 
 #include "base/err.h"
+#include "boundary/userns.h"
 #include "boundary/view.h"
 #include "policy/plan.h"
 
@@ -12,6 +13,7 @@ struct pv_mounts_in {
         const struct pv_overlay *overlays; /* STAGE steps index these */
         size_t n_overlays;
         const struct pv_cache_layer *caches; /* CACHE steps are parts of it; NULL: they show nothing */
+        const struct pv_idmap *ids;          /* of this user namespace, for the overlays that are served by FUSE */
         const char *scratch; /* host directory for throw-away uppers where tmpfs cannot carry them; or NULL */
         const char *canary;  /* host directory to show as a `read` mount to the probes alone; or NULL */
 };

@@ -22,9 +22,16 @@ static void observe_stage(const struct pv_launch *l, struct pv_observations *obs
         size_t n = l->spec->plan->n_roots;
         if (n == 0)
                 return;
-        (void)snprintf(mechanism, sizeof mechanism, "overlayfs over %zu director%s, upper layers in the stage", n,
+        size_t by_fuse = 0;
+        for (size_t i = 0; i < l->spec->n_overlays; i++)
+                by_fuse += l->spec->overlays[i].by_fuse ? 1 : 0;
+        const char *what = by_fuse == 0 ? "overlayfs" : by_fuse == n ? "fuse overlay" : "overlayfs and fuse overlay";
+        (void)snprintf(mechanism, sizeof mechanism, "%s over %zu director%s, upper layers in the stage", what, n,
                        n == 1 ? "y" : "ies");
         struct pv_observation *o = add(obs, PV_DIM_WORKSPACE_WRITES, PV_CONTROL_STAGE, mechanism);
+        if (by_fuse)
+                pv_observation_limit(o, "The fuse overlay is slower than overlayfs; files of other owners look like "
+                                        "one's own in it.");
         if (l->view.base == PV_VIEW_HOST)
                 pv_observation_limit(o, "The host's root is there beside it: a second path to the workspace (a bind "
                                         "mount, a hard link) is not staged.");

@@ -72,6 +72,7 @@ static int build_view(struct pv_launch *l, int *sysctl, struct pv_err *err)
                 .overlays = l->spec->overlays,
                 .n_overlays = l->spec->n_overlays,
                 .caches = l->spec->caches,
+                .ids = &l->ids,
                 .scratch = l->spec->scratch,
                 .canary = l->canary.dir[0] && shows_shares(&l->view) ? l->canary.dir : NULL,
         };

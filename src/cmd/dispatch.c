@@ -16,17 +16,11 @@ static const struct pv_command *find_own(const struct pv_command *const *own, co
         return NULL;
 }
 
-/*
- * bin/pvisor finds libexec/pvisor/NAME, what stands in libexec/pvisor finds its neighbours and bin/pvisor, and all
- * find each other in the build directory. Returns only on failure.
- */
+/* Returns only on failure. */
 static int exec_other(const char *executable, char **argv, struct pv_err *err)
 {
         pv_auto_free char *path = NULL;
-        pv_auto_free char *installed = pv_strf("../libexec/pvisor/%s", executable);
-        pv_auto_free char *beside = pv_strdup(executable), *above = pv_strf("../../bin/%s", executable);
-        const char *const places[] = { installed, beside, above, NULL };
-        if (pv_place_find(places, &path, err) < 0)
+        if (pv_place_program(executable, &path, err) < 0)
                 return -1;
         (void)execv(path, argv);
         return pv_err_set(err, PV_ERR_SYS, errno, "%s", path);

@@ -8,7 +8,6 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "base/own_files.h"
 #include "job/commits.h"
 #include "policy/workspace.h"
 #include "stage/change.h"
@@ -90,7 +89,7 @@ int pv_cmd_stage_take(struct pv_job *job, const char *verb, struct pv_stage **ou
                            verb, job->id);
                 return pv_err_hint(err, "pvisor kill %s ends it", job->id);
         }
-        pv_own_files_open();
+        pv_stage_own_files(job->stage_dir);
         if (pv_stage_open(job->stage_dir, PV_STAGE_TAKE, &s, err) < 0) {
                 bool removed = job->dropped && access(job->stage_dir, F_OK) < 0 && errno == ENOENT;
                 if (removed)
@@ -114,7 +113,7 @@ static int try_decide(struct pv_job *job, const char *verb, struct pv_beside *b,
                 return pv_cmd_stage_take(job, verb, out, err);
         if (pv_beside_open(job, b, err) < 0)
                 return -1;
-        pv_own_files_open(); /* after that no connection is taken from us */
+        pv_stage_own_files(job->stage_dir); /* after that no connection is taken from us */
         if (pv_beside_open_stage(b, &s, err) < 0)
                 return -1;
         if (finish_cut_short(job, s, &did, err) < 0)
@@ -181,7 +180,7 @@ int pv_cmd_stage_look(struct pv_job *job, struct pv_stage **out, struct pv_err *
 {
         if (check_staged(job, "look", err) < 0)
                 return -1;
-        pv_own_files_open();
+        pv_stage_own_files(job->stage_dir);
         if (pv_stage_open(job->stage_dir, PV_STAGE_LOOK, out, err) < 0)
                 return -1;
         recover_first(job, out);

@@ -8,6 +8,7 @@
 #define FIELD(name_) offsetof(struct pv_request, name_)
 
 static const char *const filesystems[] = { "host", "sandbox", NULL };
+static const char *const backends[] = { "auto", "kernel", "fuse", NULL };
 static const char *const stdios[] = { "inherit", "capture", NULL };
 static const char *const networks[] = { "auto", "off", "proxy", NULL };
 static const char *const executors[] = { "host", "container", "vm", NULL };
@@ -52,6 +53,14 @@ const struct pv_opt pv_run_options[] = {
                   "and warn where nothing is said, 0 for no limit. It is looked at about once a second: a bound "
                   "against "
                   "a full disk, not a quota." },
+        { .name = "stage-backend",
+          .type = PV_OPT_CHOICE,
+          .arg = "KIND",
+          .choices = backends,
+          .field = FIELD(stage_backend),
+          .help = "What serves the staged view. kernel: overlayfs, fast. fuse: a program of pVisor's, for what "
+                  "overlayfs cannot show: mounts below the workspace, files of other groups, a stage inside a "
+                  "container. auto: fuse where kernel cannot (the default)." },
         { .name = "continue",
           .type = PV_OPT_TEXT,
           .arg = "JOB",

@@ -4,7 +4,6 @@
 #include <string.h>
 #include "base/json.h"
 #include "base/log.h"
-#include "base/own_files.h"
 #include "base/path.h"
 #include "cmd/jobs.h"
 #include "job/commits.h"
@@ -200,7 +199,7 @@ static int abandon(struct pv_job *job, bool json, struct pv_err *err)
         pv_auto_str text = { 0 };
         if (!job->stage_dir)
                 return pv_err_set(err, PV_ERR_STATE, 0, "undo: job %s was not staged", job->id);
-        pv_own_files_open();
+        pv_stage_own_files(job->stage_dir);
         if (pv_stage_open(job->stage_dir, PV_STAGE_TAKE, &s, err) < 0 || pv_apply_abandon(s, &a, err) < 0)
                 return pv_err_wrap(err, "undo");
         pv_job_event(job, "abandoned", json_pack("{s:o}", "journal", pv_json_bytes(a.journal)));

@@ -24,6 +24,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include "base/clock.h"
+#include "job/serve.h"
 #include "job/store_internal.h"
 #include "policy/env.h"
 #include "policy/presets.h"
@@ -182,19 +183,21 @@ static int throwaway_make(struct pv_contained *c, struct throwaway *t, struct pv
 }
 
 /* The host alone: no layers, read-only. The array is the caller's. */
-static struct pv_overlay *host_overlays(const struct pv_contained *c)
+static struct pv_overlay *host_overlays(const struct pv_contained *c, const struct pv_overlay *staged)
 {
         struct pv_overlay *v = pv_calloc(c->plan->n_roots, sizeof *v);
         for (size_t i = 0; i < c->plan->n_roots; i++)
-                v[i].root = &c->plan->roots[i];
+                v[i] = (struct pv_overlay){ .root = &c->plan->roots[i], .by_fuse = staged[i].by_fuse };
         return v;
 }
 
 static int start(struct pv_contained *c, const struct throwaway *t, const int stdio[3], bool terminal,
-                 struct pv_boundary **out, struct pv_err *err)
+                 struct pv_serving *serving, struct pv_boundary **out, struct pv_err *err)
 {
         struct pv_observations ignored = { 0 };
         pv_auto_free struct pv_overlay *host = NULL;
+        const struct pv_overlay *overlays;
+        size_t n;
         struct pv_boundary_spec spec = {
                 .plan = c->plan,
                 .scratch = t->scratch,
@@ -202,12 +205,14 @@ static int start(struct pv_contained *c, const struct throwaway *t, const int st
                 .terminal = terminal,
                 .skip_probes = true,
         };
-        if (c->view == PV_CONTAINED_HOST) {
-                spec.overlays = host = host_overlays(c);
-                spec.n_overlays = c->plan->n_roots;
-        } else if (pv_stage_view_overlays(c->stage, t->path, &spec.overlays, &spec.n_overlays, err) < 0) {
+        if (pv_stage_view_overlays(c->stage, t->path, &overlays, &n, err) < 0)
                 return -1;
-        }
+        if (c->view == PV_CONTAINED_HOST)
+                overlays = host = host_overlays(c, overlays);
+        if (pv_serve_start(overlays, n, serving, err) < 0)
+                return -1;
+        spec.overlays = serving->overlays;
+        spec.n_overlays = serving->n;
         return pv_boundary_start(&spec, out, &ignored, err);
 }
 
@@ -217,7 +222,12 @@ static void boundary_freep(struct pv_boundary **b)
                 pv_boundary_free(*b);
         *b = NULL;
 }
-#define auto_boundary  __attribute__((cleanup(boundary_freep))) struct pv_boundary *
+#define auto_boundary __attribute__((cleanup(boundary_freep))) struct pv_boundary *
+static void serving_fini(struct pv_serving *s)
+{
+        (void)pv_serve_end(s);
+}
+#define auto_serving   __attribute__((cleanup(serving_fini))) struct pv_serving
 #define auto_throwaway __attribute__((cleanup(throwaway_fini))) struct throwaway
 
 static int shell_code(const struct pv_exit *e)
@@ -289,8 +299,10 @@ int pv_contained_run(struct pv_contained *c, const struct pv_contained_command *
                 return -1;
         set_command(c->plan, command->argv, command->cwd ? command->cwd : pv_contained_workspace(c));
         prepare_for_person(c);
-        auto_boundary b = NULL; /* declared after t, so that it ends first */
-        if (start(c, &t, command->stdio, command->terminal, &b, err) < 0 || pv_boundary_wait(b, &end, err) < 0)
+        auto_serving serving = PV_SERVING_INIT;
+        auto_boundary b = NULL; /* declared after these, so that it ends first */
+        if (start(c, &t, command->stdio, command->terminal, &serving, &b, err) < 0 ||
+            pv_boundary_wait(b, &end, err) < 0)
                 return -1;
         *code = shell_code(&end);
         return 0;
@@ -380,8 +392,9 @@ static int run_collected(struct pv_contained *c, char *const argv[], int in, str
                 return -1;
         set_command(c->plan, argv, pv_contained_workspace(c));
         prepare_for_git(c, sink->ms);
+        auto_serving serving = PV_SERVING_INIT;
         auto_boundary b = NULL;
-        if (start(c, &t, (int[]){ in < 0 ? null : in, to, null }, false, &b, err) < 0)
+        if (start(c, &t, (int[]){ in < 0 ? null : in, to, null }, false, &serving, &b, err) < 0)
                 return -1;
         pv_fd_closep(&to);
         if (collect(from, sink, &mask, argv[0], err) < 0)

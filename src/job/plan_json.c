@@ -21,6 +21,9 @@ static const char *const networks[] = { [PV_NET_AMBIENT] = "ambient",
 static const char *const homes[] = {
         [PV_HOME_HOST] = "host", [PV_HOME_EMPTY] = "empty", [PV_HOME_COW] = "copy-on-write", NULL
 };
+static const char *const backends[] = {
+        [PV_STAGE_BACKEND_AUTO] = "auto", [PV_STAGE_BACKEND_KERNEL] = "kernel", [PV_STAGE_BACKEND_FUSE] = "fuse", NULL
+};
 static const char *const stdios[] = { [PV_STDIO_INHERIT] = "inherit", [PV_STDIO_CAPTURE] = "capture", NULL };
 static const char *const accesses[] = {
         [PV_MOUNT_READ] = "read", [PV_MOUNT_STAGE] = "stage", [PV_MOUNT_WRITE] = "write", NULL
@@ -134,11 +137,11 @@ static size_t count(char *const *v)
 
 json_t *pv_job_plan_json(const struct pv_plan *p)
 {
-        json_t *j = json_pack("{s:o, s:s, s:o, s:o, s:o, s:b, s:b, s:b, s:b, s:b}", "argv",
+        json_t *j = json_pack("{s:o, s:s, s:o, s:o, s:o, s:b, s:b, s:b, s:b, s:b, s:s}", "argv",
                               bytes_list(p->argv, count(p->argv)), "executor", "host", "workspace",
                               pv_json_bytes(p->workspace), "cwd", pv_json_bytes(p->cwd), "home", pv_json_bytes(p->home),
                               "workspace_is_git", p->workspace_is_git, "safe", p->safe, "strict", p->strict, "staged",
-                              p->staged, "allow_userns", p->allow_userns);
+                              p->staged, "allow_userns", p->allow_userns, "stage_backend", backends[p->stage_backend]);
         pv_auto_json more = json_pack(
                 "{s:s, s:s, s:o, s:s, s:s, s:I, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:{s:o, s:o, s:o}}",
                 "filesystem", filesystems[p->filesystem], "network", networks[p->net], "network_rules",
@@ -323,6 +326,10 @@ static int get_modes(const json_t *j, struct pv_plan *p, struct pv_err *err)
             get_choice(j, "network", networks, &net, err) < 0 || get_choice(j, "home_mode", homes, &home, err) < 0 ||
             get_choice(j, "stdio", stdios, &stdio, err) < 0)
                 return -1;
+        int backend = PV_STAGE_BACKEND_AUTO;
+        if (json_object_get(j, "stage_backend") && get_choice(j, "stage_backend", backends, &backend, err) < 0)
+                return -1;
+        p->stage_backend = (enum pv_stage_backend)backend;
         p->filesystem = (enum pv_filesystem)filesystem;
         p->net = (enum pv_net_mode)net;
         p->home_mode = (enum pv_home_mode)home;

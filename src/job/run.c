@@ -39,6 +39,7 @@
 #include "job/kept.h"
 #include "job/network.h"
 #include "job/run_report.h"
+#include "job/serve.h"
 #include "job/stage_size.h"
 #include "job/tally.h"
 #include "policy/admit.h"
@@ -163,8 +164,7 @@ struct lifecycle {
         struct pv_live_job live;
         int job_dir;
         struct pv_stage *stage;
-        const struct pv_overlay *overlays;
-        size_t n_overlays;
+        struct pv_serving serving;
         int capture[2]; /* stdout and stderr of --stdio capture, and /dev/null for a terminal's stdin */
         int null;
         struct pv_observations *observations;
@@ -252,6 +252,20 @@ static int fork_stage(struct lifecycle *l, const char *dir, struct pv_err *err)
         return 0;
 }
 
+/* What is to be mounted, and the programs that serve what the kernel cannot. */
+static int serve_stage(struct lifecycle *l, struct pv_err *err)
+{
+        const struct pv_overlay *overlays;
+        size_t n;
+        pv_stage_set_backend(l->stage, l->plan->stage_backend);
+        if (pv_stage_begin_run(l->stage, &overlays, &n, err) < 0)
+                return -1;
+        for (size_t i = 0; i < n; i++)
+                if (overlays[i].by_fuse)
+                        pv_log_note("staged over FUSE, slower than overlayfs: %s", overlays[i].by_fuse);
+        return pv_serve_start(overlays, n, &l->serving, err);
+}
+
 static int open_stage(struct lifecycle *l, struct pv_err *err)
 {
         const char *dir = l->live.job->stage_dir;
@@ -275,7 +289,7 @@ static int open_stage(struct lifecycle *l, struct pv_err *err)
         if (pv_apply_recover_targets(l->stage, &why) < 0)
                 pv_log_warn("%s%s%s", why.msg, *why.hint ? "; " : "", why.hint);
         note_references(l);
-        return pv_stage_begin_run(l->stage, &l->overlays, &l->n_overlays, err);
+        return serve_stage(l, err);
 }
 
 static int open_log(const struct lifecycle *l, const char *name, int *out, struct pv_err *err)
@@ -357,8 +371,8 @@ static int start(struct lifecycle *l, struct pv_err *err)
         const struct pv_cache_layer caches = { l->plan->home, l->kept.upper, l->kept.work };
         const struct pv_boundary_spec spec = {
                 .plan = l->plan,
-                .overlays = l->overlays,
-                .n_overlays = l->n_overlays,
+                .overlays = l->serving.overlays,
+                .n_overlays = l->serving.n,
                 .scratch = scratch,
                 .stdio = { l->null >= 0 ? l->null : STDIN_FILENO, capture ? l->capture[0] : STDOUT_FILENO,
                            capture ? l->capture[1] : STDERR_FILENO },
@@ -396,7 +410,8 @@ static void seal(struct lifecycle *l)
                 return;
         pv_auto_free struct pv_pathfd *views = pv_calloc(l->plan->n_roots, sizeof *views);
         for (size_t i = 0; i < l->plan->n_roots; i++)
-                views[i] = pv_boundary_view(l->boundary, i);
+                views[i] = pv_serve_channel(&l->serving, i).fd >= 0 ? pv_serve_channel(&l->serving, i)
+                                                                    : pv_boundary_view(l->boundary, i);
         if (pv_stage_seal(l->stage, views, &err) < 0) {
                 (void)pv_err_wrap(&err, "what the host had could not be noted; the next command tries again");
                 pv_log_err(&err);
@@ -502,6 +517,8 @@ static void follow(struct lifecycle *l, struct pv_run_end *out)
                 l->live.job->applied = (long long)pv_batches_count_standing(l->stage);
         pv_boundary_free(l->boundary);
         l->boundary = NULL;
+        if (!pv_serve_end(&l->serving))
+                pv_log_warn("the program that served the stage ended before the command: it may have met errors");
         remove_scratch(l);
         compute_changes(l, &changes);
         int code = exit_code(&end);
@@ -555,6 +572,7 @@ static void lifecycle_fini(struct lifecycle *l)
         pv_control_close(l->control);
         pv_stage_size_end(l->size);
         pv_boundary_free(l->boundary);
+        (void)pv_serve_end(&l->serving);
         pv_run_network_fini(&l->network);
         pv_kept_run_fini(l->plan, &l->kept);
         pv_stage_close(l->stage);

@@ -22,6 +22,11 @@ enum pv_net_mode {
         PV_NET_RULES,    /* a namespace whose only way out is the data plane: pv_plan.netpolicy, enforced */
         PV_NET_PROXY,    /* the host's network and a proxy that programs may use: netpolicy, cooperative */
 };
+enum pv_stage_backend {
+        PV_STAGE_BACKEND_AUTO,   /* the kernel's overlayfs, and FUSE where that cannot serve */
+        PV_STAGE_BACKEND_KERNEL, /* or the run is refused */
+        PV_STAGE_BACKEND_FUSE,
+};
 enum pv_stdio { PV_STDIO_INHERIT, PV_STDIO_CAPTURE };
 enum pv_mount_access { PV_MOUNT_READ, PV_MOUNT_STAGE, PV_MOUNT_WRITE };
 
@@ -98,6 +103,7 @@ struct pv_plan {
         bool workspace_is_git;
 
         bool safe, strict, staged;
+        enum pv_stage_backend stage_backend;
         bool allow_userns;
         enum pv_filesystem filesystem;
         enum pv_net_mode net;
@@ -158,6 +164,8 @@ struct pv_overlay {
         char **frozen; /* absolute paths */
         size_t n_frozen;
         char *upper, *work; /* absolute; NULL: a read-only view */
+        char *by_fuse;      /* why the kernel's overlayfs does not serve it but a program of ours; NULL: it does */
+        int channel;        /* by_fuse: to that program (base/fuse_channel.h); whoever starts it sets this */
 };
 
 /* The layer of a plan's caches over the host's, as the job's owner laid it out; all absolute. */

@@ -12,13 +12,15 @@
 
 /* Choices count from 1, in the order of the option's list; 0 is "not given". */
 enum pv_request_filesystem { PV_REQUEST_FS_HOST = 1, PV_REQUEST_FS_SANDBOX };
+enum pv_request_stage_backend { PV_REQUEST_STAGE_AUTO = 1, PV_REQUEST_STAGE_KERNEL, PV_REQUEST_STAGE_FUSE };
 enum pv_request_stdio { PV_REQUEST_STDIO_INHERIT = 1, PV_REQUEST_STDIO_CAPTURE };
 enum pv_request_net { PV_REQUEST_NET_AUTO = 1, PV_REQUEST_NET_OFF, PV_REQUEST_NET_PROXY };
 enum pv_request_executor { PV_REQUEST_EXECUTOR_HOST = 1, PV_REQUEST_EXECUTOR_CONTAINER, PV_REQUEST_EXECUTOR_VM };
 
 struct pv_request {
         bool safe, strict, allow_userns, dry_run;
-        char *stage; /* "" in the job's directory, else a directory */
+        char *stage;       /* "" in the job's directory, else a directory */
+        int stage_backend; /* enum pv_request_stage_backend */
         char *continue_job;
         char *workspace;
         char *name;

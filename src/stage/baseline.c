@@ -33,6 +33,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "base/fuse_channel.h"
 #include "stage/bases.h"
 #include "stage/layers.h"
 
@@ -55,6 +56,7 @@ struct pv_baseline {
         struct pv_stage *s;
         size_t root;
         struct pv_pathfd view;
+        bool asks; /* view is a channel to the program that serves it */
         unsigned flags;
         struct record_file old, landed;
         enum pv_doubt all;
@@ -156,6 +158,7 @@ int pv_baseline_open(struct pv_stage *s, size_t root, struct pv_pathfd view, uns
         *b = (struct pv_baseline){ .s = s,
                                    .root = root,
                                    .view = view,
+                                   .asks = pv_fuse_channel_is(view.fd),
                                    .flags = flags,
                                    .hash_left = HASH_BUDGET,
                                    .t0 = pv_stage_top(s)->t0[root] };
@@ -196,8 +199,11 @@ static bool is_since_t0(const struct pv_baseline *b, const struct timespec *t)
 static bool is_verified(const struct pv_baseline *b, const struct pv_scan_entry *e)
 {
         struct stat st;
+        uint64_t ino;
         if (e->len == 0)
                 return true; /* judge_run() did */
+        if (b->asks)
+                return pv_fuse_channel_ask(b->view.fd, e->path, &ino) == 0 && ino == e->host.ino;
         return b->view.fd >= 0 && fstatat(b->view.fd, e->path, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode) &&
                (st.st_ino & INO_MASK) == (e->host.ino & INO_MASK);
 }

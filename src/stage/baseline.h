@@ -16,7 +16,7 @@ enum pv_baseline_flags {
         PV_BASELINE_KEEP = 1 << 1, /* and keep texts, for merging */
 };
 
-/* view: the still-mounted view of the root, or {-1}. *out is the caller's. */
+/* view: the still-mounted view of the root, the channel to its server, or {-1}. *out is the caller's. */
 int pv_baseline_open(struct pv_stage *s, size_t root, struct pv_pathfd view, unsigned flags, struct pv_baseline **out,
                      struct pv_err *err);
 void pv_baseline_close(struct pv_baseline *b);

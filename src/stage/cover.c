@@ -8,6 +8,7 @@
 #include <sys/sysmacros.h>
 #include "base/copy.h"
 #include "base/fd.h"
+#include "base/whiteout.h"
 #include "stage/layers.h"
 
 static int failed(const struct pv_stage *s, size_t root, const char *path, struct pv_err *err)
@@ -53,7 +54,7 @@ static int make_parents(struct pv_stage *s, size_t root, const char *path)
 static int copy(int from, const char *from_name, int to, const char *name, const struct pv_facts *f, struct pv_err *err)
 {
         if (!pv_facts_exist(f)) {
-                if (mknodat(to, name, S_IFCHR | 0600, makedev(0, 0)) < 0)
+                if (pv_whiteout_make(to, name) < 0)
                         return pv_err_set(err, PV_ERR_SYS, errno, "write a whiteout for %s", name);
                 return 0;
         }
@@ -105,7 +106,7 @@ static int cover_missing(int from, int host, int top)
                 if (pv_streq(e->d_name, ".") || pv_streq(e->d_name, "..") ||
                     fstatat(host, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT)
                         continue;
-                if (mknodat(top, e->d_name, S_IFCHR | 0600, makedev(0, 0)) < 0 && errno != EEXIST)
+                if (pv_whiteout_make(top, e->d_name) < 0 && errno != EEXIST)
                         return -1;
         }
         return 0;

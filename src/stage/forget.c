@@ -20,6 +20,7 @@
 #include <sys/sysmacros.h>
 #include <sys/xattr.h>
 #include "base/fd.h"
+#include "base/whiteout.h"
 #include "stage/bases.h"
 #include "stage/change.h"
 #include "stage/cover.h"
@@ -109,7 +110,7 @@ static int write_whiteout(void *ctx, const char *name)
         /* What was applied as deleted is gone from the host, but a layer that stays would show it. */
         if (is_selected(r->f, r->root, path) && !(r->stays && r->f->fate == PV_CHANGES_APPLIED))
                 return 0;
-        return mknodat(r->dirfd, name, S_IFCHR | 0600, makedev(0, 0)) < 0 && errno != EEXIST ? -1 : 0;
+        return pv_whiteout_make(r->dirfd, name) < 0 && errno != EEXIST ? -1 : 0;
 }
 
 /* What a directory above hid, its directories hid in their turn, but those with a mark of their own go on to. */

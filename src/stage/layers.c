@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include "base/json.h"
+#include "base/whiteout.h"
 
 #define DEPENDENTS         "dependents"
 #define DEPENDENT_FILE_MAX 16384
@@ -95,7 +96,7 @@ enum pv_layer_word pv_layer_look(struct pv_stage *s, size_t root, size_t layer, 
                 if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
                         return errno == ENOENT && !opaque ? PV_LAYER_NOTHING : PV_LAYER_HIDDEN;
                 if (!rest)
-                        return S_ISCHR(st.st_mode) && st.st_rdev == 0 ? PV_LAYER_GONE : PV_LAYER_ENTRY;
+                        return pv_whiteout_is(dir, name, &st) ? PV_LAYER_GONE : PV_LAYER_ENTRY;
                 if (!S_ISDIR(st.st_mode))
                         return PV_LAYER_HIDDEN;
                 opaque = opaque || pv_layer_is_opaque(dir, name);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is mounted for a run, and whether the kernel's overlayfs can serve it. What shows before the mount is said
- * before it, with the reason; a filesystem that refuses for reasons of its own shows in the mount.
+ * What is mounted for a run, and what serves it: the kernel's overlayfs, or a program of ours (src/fuse) where that
+ * cannot. What shows before the mount is said before it, with the reason; a filesystem that refuses for reasons of its
+ * own shows in the mount.
  */
+#include <dirent.h>
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <linux/magic.h>
@@ -15,6 +17,10 @@
 #include "stage/state.h"
 
 #define MOUNTINFO_MAX ((size_t)16 * 1024 * 1024)
+/* Entries of the root that are looked at for owners that no id stands for in the sandbox. */
+#define ENTRIES_MAX 512
+/* What a file system whose clock cannot be read may be behind: the longest tick in use. */
+#define CLOCK_BEHIND_S 3
 #ifndef FS_CASEFOLD_FL
 #define FS_CASEFOLD_FL 0x40000000
 #endif
@@ -50,14 +56,23 @@ static const char *find_filesystem(const struct filesystem *list, size_t n, int 
         return NULL;
 }
 
-static int check_upper(const struct pv_stage *s, struct pv_err *err)
+/* The stage itself, and the layers of others that it stands on. */
+static int check_upper(struct pv_stage *s, size_t root, struct pv_err *err)
 {
-        const char *fs = find_filesystem(no_upper, sizeof no_upper / sizeof *no_upper, s->fd.fd);
-        if (fs) {
-                (void)pv_err_set(err, PV_ERR_UNSUPPORTED, 0, "the stage %s lies on %s, which overlayfs cannot write to",
-                                 s->dir, fs);
-                return pv_err_hint(err, "--stage DIR with a directory on another filesystem");
-        }
+        int fd = s->fd.fd;
+        const char *fs = find_filesystem(no_upper, sizeof no_upper / sizeof *no_upper, fd);
+        for (size_t k = 0; !fs && k < s->n_layers; k++)
+                if (s->layers[k].from && (fd = pv_layer_fd(s, root, k).fd) >= 0)
+                        fs = find_filesystem(no_upper, sizeof no_upper / sizeof *no_upper, fd);
+        if (!fs)
+                return 0;
+        (void)pv_err_set(err, PV_ERR_UNSUPPORTED, 0, "the stage %s lies on %s, which overlayfs cannot write to", s->dir,
+                         fs);
+        return pv_err_hint(err, "--stage DIR with a directory on another filesystem");
+}
+
+static int check_attributes(const struct pv_stage *s, struct pv_err *err)
+{
         pv_auto_fd fd = openat(s->fd.fd, "roots", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (fd < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "open %s/roots", s->dir);
@@ -113,6 +128,30 @@ static int check_owner(const struct pv_stage_root *r, struct pv_err *err)
         return 0;
 }
 
+/* Nor with files in it that do; those further down are not looked for before a run. */
+static int check_entries(const struct pv_stage_root *r, struct pv_err *err)
+{
+        pv_auto_fd fd = geteuid() == 0 ? -1 : openat(r->target.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        pv_auto_dir d = fd < 0 ? NULL : fdopendir(fd);
+        if (!d)
+                return 0;
+        (void)pv_fd_steal(&fd);
+        struct dirent *e;
+        for (int i = 0; i < ENTRIES_MAX && (e = readdir(d)); i++) {
+                struct stat st;
+                if (pv_streq(e->d_name, ".") || pv_streq(e->d_name, "..") ||
+                    fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0 ||
+                    (st.st_uid == geteuid() && st.st_gid == getegid()))
+                        continue;
+                (void)pv_err_set(err, PV_ERR_UNSUPPORTED, 0,
+                                 "%s/%s belongs to %s %u, for which overlayfs has no id in the sandbox", r->root.target,
+                                 e->d_name, st.st_uid != geteuid() ? "user" : "group",
+                                 st.st_uid != geteuid() ? st.st_uid : st.st_gid);
+                return pv_err_hint(err, "chown or chgrp it, or --stage-backend fuse");
+        }
+        return 0;
+}
+
 /* Undoes mountinfo's \ooo in place (proc_pid_mountinfo(5)). */
 static void unescape(char *s)
 {
@@ -144,35 +183,11 @@ static bool parse_mount(char *line, unsigned long *parent, char **point)
         return *end == '\0';
 }
 
-static int find_submount(const struct pv_stage *s, char *mounts, struct pv_err *err)
+/* Calls found() for each mount that shows below root i. */
+static int each_submount(const struct pv_stage *s, size_t i,
+                         int (*found)(void *ctx, const char *point, struct pv_err *err), void *ctx, struct pv_err *err)
 {
-        for (char *line; (line = strsep(&mounts, "\n"));) {
-                unsigned long parent = 0;
-                char *point = NULL;
-                if (!*line)
-                        continue;
-                if (!parse_mount(line, &parent, &point))
-                        return pv_err_set(err, PV_ERR_INPUT, 0, "cannot read /proc/self/mountinfo");
-                for (size_t i = 0; i < s->n_roots; i++) {
-                        const struct pv_stage_root *r = &s->roots[i];
-                        struct statx sx = { 0 };
-                        if (pv_streq(point, r->root.target) || !pv_path_is_within(point, r->root.target))
-                                continue;
-                        /* Below another mount that hides it, it is of no concern. */
-                        if (statx(r->target.fd, "", AT_EMPTY_PATH, STATX_MNT_ID, &sx) == 0 &&
-                            sx.stx_mask & STATX_MNT_ID && sx.stx_mnt_id != parent)
-                                continue;
-                        (void)pv_err_set(err, PV_ERR_UNSUPPORTED, 0,
-                                         "%s is mounted below %s, and overlayfs cannot show a tree with mounts in it",
-                                         point, r->root.target);
-                        return pv_err_hint(err, "unmount it, or stage a directory without it (--workspace DIR)");
-                }
-        }
-        return 0;
-}
-
-static int check_submounts(const struct pv_stage *s, struct pv_err *err)
-{
+        const struct pv_stage_root *r = &s->roots[i];
         pv_auto_free char *mounts = NULL;
         size_t len = 0;
         pv_auto_fd fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
@@ -180,15 +195,68 @@ static int check_submounts(const struct pv_stage *s, struct pv_err *err)
                 return pv_err_set(err, PV_ERR_SYS, errno, "open /proc/self/mountinfo");
         if (pv_fd_read_all(fd, MOUNTINFO_MAX, "/proc/self/mountinfo", &mounts, &len, err) < 0)
                 return -1;
-        return find_submount(s, mounts, err);
+        char *rest = mounts;
+        for (char *line; (line = strsep(&rest, "\n"));) {
+                unsigned long parent = 0;
+                char *point = NULL;
+                struct statx sx = { 0 };
+                if (!*line)
+                        continue;
+                if (!parse_mount(line, &parent, &point))
+                        return pv_err_set(err, PV_ERR_INPUT, 0, "cannot read /proc/self/mountinfo");
+                if (pv_streq(point, r->root.target) || !pv_path_is_within(point, r->root.target))
+                        continue;
+                /* Below another mount that hides it, it is of no concern. */
+                if (statx(r->target.fd, "", AT_EMPTY_PATH, STATX_MNT_ID, &sx) == 0 && sx.stx_mask & STATX_MNT_ID &&
+                    sx.stx_mnt_id != parent)
+                        continue;
+                if (found(ctx, point, err) < 0)
+                        return -1;
+        }
+        return 0;
 }
 
-static int check_served(const struct pv_stage *s, struct pv_err *err)
+static int refuse_submount(void *ctx, const char *point, struct pv_err *err)
 {
-        for (size_t i = 0; i < s->n_roots; i++)
-                if (check_owner(&s->roots[i], err) < 0 || check_lower(&s->roots[i], err) < 0)
+        const struct pv_stage_root *r = ctx;
+        (void)pv_err_set(err, PV_ERR_UNSUPPORTED, 0,
+                         "%s is mounted below %s, and overlayfs cannot show a tree with mounts in it", point,
+                         r->root.target);
+        return pv_err_hint(err, "unmount it, or stage a directory without it (--workspace DIR)");
+}
+
+/* Whether the kernel's overlayfs can serve root i; else why not. */
+static int check_kernel(struct pv_stage *s, size_t i, struct pv_err *err)
+{
+        struct pv_stage_root *r = &s->roots[i];
+        if (check_owner(r, err) < 0 || check_entries(r, err) < 0) {
+                pv_stage_note_other_ids(s);
+                return -1;
+        }
+        if (check_upper(s, i, err) < 0)
+                return -1;
+        return each_submount(s, i, refuse_submount, r, err);
+}
+
+/* Decides what serves each root. */
+static int choose(struct pv_stage *s, struct pv_overlay *o, struct pv_err *err)
+{
+        for (size_t i = 0; i < s->n_roots; i++) {
+                struct pv_err why = PV_ERR_INIT;
+                o[i].channel = -1;
+                if (check_lower(&s->roots[i], err) < 0)
                         return -1;
-        return check_upper(s, err) < 0 ? -1 : check_submounts(s, err);
+                if (s->backend == PV_STAGE_BACKEND_FUSE) {
+                        o[i].by_fuse = pv_strdup("as --stage-backend asks");
+                } else if (check_kernel(s, i, &why) < 0) {
+                        if (why.kind != PV_ERR_UNSUPPORTED || s->backend == PV_STAGE_BACKEND_KERNEL) {
+                                *err = why;
+                                return -1;
+                        }
+                        o[i].by_fuse = pv_strdup(why.msg);
+                }
+        }
+        return check_attributes(s, err);
 }
 
 /* Layers n - 1 .. 0, newest first. */
@@ -213,6 +281,26 @@ static int clear_work(struct pv_stage *s, size_t root, char **path, struct pv_er
         return 0;
 }
 
+struct clocks {
+        const struct pv_stage *s;
+        struct timespec *t0;
+};
+
+/* A mount below the root has a clock of its own: T0 is the earliest of all. */
+static int take_clock(void *ctx, const char *point, struct pv_err *err)
+{
+        struct clocks *c = ctx;
+        struct pv_err unreadable = PV_ERR_INIT;
+        struct timespec t = { .tv_sec = c->t0->tv_sec - CLOCK_BEHIND_S };
+        (void)err;
+        pv_auto_pathfd fd = { open(point, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) };
+        if (fd.fd >= 0 && pv_startclock_take(fd, c->s->lock_fd, point, &t, &unreadable) < 0)
+                t = (struct timespec){ .tv_sec = c->t0->tv_sec - CLOCK_BEHIND_S };
+        if (pv_clock_compare(&t, c->t0) < 0)
+                *c->t0 = t;
+        return 0;
+}
+
 static int take_start(struct pv_stage *s, struct pv_err *err)
 {
         struct pv_stage_layer *top = pv_stage_top(s);
@@ -227,6 +315,9 @@ static int take_start(struct pv_stage *s, struct pv_err *err)
                 r->ino = (uint64_t)st.st_ino;
                 if (pv_startclock_take(r->target, s->lock_fd, r->root.target, &top->t0[i], err) < 0)
                         return -1;
+                struct clocks below = { .s = s, .t0 = &top->t0[i] };
+                if (s->overlays[i].by_fuse && each_submount(s, i, take_clock, &below, err) < 0)
+                        return -1;
         }
         top->ran = true;
         return 0;
@@ -234,10 +325,12 @@ static int take_start(struct pv_stage *s, struct pv_err *err)
 
 int pv_stage_begin_run(struct pv_stage *s, const struct pv_overlay **overlays, size_t *n, struct pv_err *err)
 {
-        if (pv_stage_require_targets(s, err) < 0 || check_served(s, err) < 0)
+        if (pv_stage_require_targets(s, err) < 0)
                 return -1;
         pv_overlays_free(pv_steal(&s->overlays), s->n_roots);
         s->overlays = pv_calloc(s->n_roots, sizeof *s->overlays);
+        if (choose(s, s->overlays, err) < 0)
+                return -1;
         for (size_t i = 0; i < s->n_roots; i++) {
                 put_frozen(s, i, s->n_layers - 1, &s->overlays[i]);
                 s->overlays[i].upper = pv_layer_path(s, i, s->n_layers - 1);
@@ -258,10 +351,12 @@ int pv_stage_begin_run(struct pv_stage *s, const struct pv_overlay **overlays, s
 int pv_stage_view_overlays(struct pv_stage *s, const char *throwaway_dir, const struct pv_overlay **overlays, size_t *n,
                            struct pv_err *err)
 {
-        if (pv_stage_require_targets(s, err) < 0 || check_served(s, err) < 0)
+        if (pv_stage_require_targets(s, err) < 0)
                 return -1;
         pv_overlays_free(pv_steal(&s->views), s->n_roots);
         s->views = pv_calloc(s->n_roots, sizeof *s->views);
+        if (choose(s, s->views, err) < 0)
+                return -1;
         for (size_t i = 0; i < s->n_roots; i++) {
                 struct pv_overlay *o = &s->views[i];
                 put_frozen(s, i, s->n_layers, o);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What overlayfs cannot serve is refused before the run, with the reason; and its twin that is served. */
+/* What overlayfs cannot serve goes to FUSE, or is refused before the run, with the reason; and its twin that is served. */
 #include "base/test.h"
 
 #include <fcntl.h>
@@ -12,16 +12,32 @@
 #include <unistd.h>
 #include "base/fd.h"
 #include "base/path.h"
+#include "base/str.h"
 #include "stage/fixture.h"
 
 static struct pv_err err;
 
-static int begin(struct fixture *f)
+static const struct pv_overlay *overlay;
+
+static int begin_with(struct fixture *f, enum pv_stage_backend backend)
 {
-        const struct pv_overlay *o = NULL;
         size_t n = 0;
         pv_err_clear(&err);
-        return pv_stage_begin_run(f->stage, &o, &n, &err);
+        pv_stage_set_backend(f->stage, backend);
+        return pv_stage_begin_run(f->stage, &overlay, &n, &err);
+}
+
+/* By the kernel or not at all. */
+static int begin(struct fixture *f)
+{
+        return begin_with(f, PV_STAGE_BACKEND_KERNEL);
+}
+
+/* Left to itself it takes FUSE and says why in the same words. */
+static bool goes_to_fuse(struct fixture *f)
+{
+        pv_auto_free char *why = pv_strdup(err.msg);
+        return begin_with(f, PV_STAGE_BACKEND_AUTO) == 0 && overlay->by_fuse && pv_streq(overlay->by_fuse, why);
 }
 
 /* In a mount namespace of its own: mounts what the case needs; 0 when begin_run says what it should. */
@@ -58,7 +74,7 @@ static int with_submount(struct fixture *f)
         pv_auto_free char *below = pv_path_join(f->target, "below here");
         if (mount("tmpfs", below, "tmpfs", 0, NULL) < 0 || stage_anew(f, "other-stage") < 0)
                 return 2;
-        return says(begin(f), PV_ERR_UNSUPPORTED, "below here") || !strstr(err.hint, "--workspace");
+        return says(begin(f), PV_ERR_UNSUPPORTED, "below here") || !strstr(err.hint, "--workspace") || !goes_to_fuse(f);
 }
 
 static int with_mounts_beside_and_above(struct fixture *f)
@@ -105,7 +121,7 @@ static int with_stage_on_overlay(struct fixture *f)
                 return 2;
         if (stage_anew(f, "at/stage") < 0)
                 return 3;
-        return says(begin(f), PV_ERR_UNSUPPORTED, "overlayfs") || !strstr(err.hint, "--stage DIR");
+        return says(begin(f), PV_ERR_UNSUPPORTED, "overlayfs") || !strstr(err.hint, "--stage DIR") || !goes_to_fuse(f);
 }
 
 static void check_mounted(int (*check)(struct fixture *f))
@@ -116,6 +132,16 @@ static void check_mounted(int (*check)(struct fixture *f))
         if (r == 77)
                 skip(); /* only root mounts outside of user namespaces */
         assert_int_equal(r, 0);
+}
+
+static void test_fuse_is_taken_where_it_is_asked_for_alone(void **state)
+{
+        struct fixture *f = fixture_make("true");
+        assert_int_equal(begin_with(f, PV_STAGE_BACKEND_AUTO), 0);
+        assert_null(overlay->by_fuse);
+        assert_int_equal(begin_with(f, PV_STAGE_BACKEND_FUSE), 0);
+        assert_non_null(overlay->by_fuse);
+        fixture_free(f);
 }
 
 static void test_a_mount_below_the_target_is_refused(void **state)
@@ -174,6 +200,7 @@ static void test_a_directory_of_other_ids_is_refused_to_an_ordinary_user(void **
 int main(void)
 {
         const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_fuse_is_taken_where_it_is_asked_for_alone),
                 cmocka_unit_test(test_a_mount_below_the_target_is_refused),
                 cmocka_unit_test(test_a_mount_beside_the_target_is_none_below),
                 cmocka_unit_test(test_a_hidden_mount_is_none),

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "base/syscall.h"
+#include "base/whiteout.h"
 #include "stage/facts.h"
 #include "stage/settle.h"
 #include "stage/unsettled.h"
@@ -400,7 +401,7 @@ static int restage_whiteout(struct restage *r, const struct pv_item *was, struct
                 return parents;
         if (pv_place_layer(r->e, was->root, r->e->n_layers - 1, was->path, &to) < 0)
                 return failed(was->path, err);
-        if (mknodat(to.dirfd, to.name, S_IFCHR, 0) < 0 && errno != EEXIST)
+        if (pv_whiteout_make(to.dirfd, to.name) < 0 && errno != EEXIST)
                 return failed(was->path, err);
         return 0;
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include "base/whiteout.h"
 #include "stage/beside.h"
 #include "stage/build.h"
 #include "stage/journal.h"
@@ -140,7 +141,7 @@ static void remove_group(int slots, const char *name)
                 (void)close(fd);
         for (struct dirent *e; d && (e = readdir(d));) {
                 struct stat st;
-                if (fstatat(fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISCHR(st.st_mode) && st.st_rdev == 0)
+                if (fstatat(fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && pv_whiteout_is(fd, e->d_name, &st))
                         (void)unlinkat(fd, e->d_name, 0);
         }
         (void)unlinkat(slots, name, AT_REMOVEDIR);

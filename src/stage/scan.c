@@ -8,11 +8,11 @@
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include "base/syscall.h"
+#include "base/whiteout.h"
 #include "stage/layers.h"
 
-#define OPAQUE_XATTR   "user.overlay.opaque"
-#define WHITEOUT_XATTR "user.overlay.whiteout"
-#define ORIGIN_XATTR   "user.overlay.origin"
+#define OPAQUE_XATTR "user.overlay.opaque"
+#define ORIGIN_XATTR "user.overlay.origin"
 /* Directories held open along the way down, over all layers; those further up are opened again on the way back. */
 #define OPEN_DIRS         256
 #define OPEN_LEVELS_LEAST 2
@@ -68,26 +68,15 @@ static int walk_error(struct walk *w, const char *name, int sys)
                           w->s->roots[w->root].root.target);
 }
 
-static ssize_t read_xattr(int dirfd, const char *name, const char *attr, char *buf, size_t size)
-{
-        ssize_t n = pv_sys_getxattrat(dirfd, name, AT_SYMLINK_NOFOLLOW, attr, buf, size);
-        if (n >= 0 || errno != ENOSYS)
-                return n;
-        pv_auto_free char *path = pv_strf("/proc/self/fd/%d/%s", dirfd, name);
-        return lgetxattr(path, attr, buf, size);
-}
-
 bool pv_scan_has_origin(int dirfd, const char *name)
 {
-        return read_xattr(dirfd, name, ORIGIN_XATTR, NULL, 0) >= 0;
+        return pv_xattr_read_at(dirfd, name, ORIGIN_XATTR, NULL, 0) >= 0;
 }
 
 static bool is_whiteout(const struct source *src, const char *name, const struct pv_facts *f)
 {
-        if (S_ISCHR(f->mode) && f->rdev == 0)
-                return true;
-        return src->xattr_whiteouts && S_ISREG(f->mode) && f->size == 0 &&
-               read_xattr(src->fd, name, WHITEOUT_XATTR, NULL, 0) >= 0;
+        const struct stat st = { .st_mode = f->mode, .st_rdev = f->rdev, .st_size = (off_t)f->size };
+        return (S_ISCHR(f->mode) || src->xattr_whiteouts) && pv_whiteout_is(src->fd, name, &st);
 }
 
 /* Levels */

@@ -5,7 +5,6 @@
  * changed path in the layer and on the host, and reading what the host had there: at most 64 MiB, in files of at most
  * 1 MiB (docs/decisions/0041). Nothing is synced: see startclock.c.
  */
-#include "base/own_files.h"
 #include "stage/apply.h"
 #include "stage/baseline.h"
 #include "stage/scan.h"
@@ -14,9 +13,15 @@
 struct sealing {
         struct pv_baseline *base;
         struct pv_preimage_writer *out;
-        bool last_try; /* go on where a directory cannot be read */
-        bool closed;   /* one could not, and the walk was ended */
+        bool last_try;  /* go on where a directory cannot be read */
+        bool closed;    /* one could not, and the walk was ended */
+        bool other_ids; /* something belongs to another group or owner */
 };
+
+static bool is_others(const struct pv_facts *f)
+{
+        return pv_facts_exist(f) && (f->uid != geteuid() || f->gid != getegid());
+}
 
 static int seal_entry(void *ctx, const struct pv_scan_entry *e, struct pv_err *err)
 {
@@ -30,6 +35,7 @@ static int seal_entry(void *ctx, const struct pv_scan_entry *e, struct pv_err *e
         }
         if (pv_baseline_resolve(s->base, e, &p, err) < 0)
                 return -1;
+        s->other_ids = s->other_ids || is_others(&e->host) || is_others(&e->now);
         return pv_preimages_put(s->out, e->path, &p, err);
 }
 
@@ -64,11 +70,12 @@ static int try_root(struct sealing *seal, struct pv_stage *s, size_t root, struc
 static int seal_root(struct pv_stage *s, size_t root, struct pv_pathfd view, struct pv_err *err)
 {
         struct sealing seal = { 0 };
-        if (try_root(&seal, s, root, view, err) == 0)
-                return 0;
-        if (!seal.closed)
-                return -1;
-        pv_own_files_open();
+        int r = try_root(&seal, s, root, view, err);
+        if (seal.other_ids)
+                pv_stage_note_other_ids(s);
+        if (r == 0 || !seal.closed)
+                return r;
+        pv_stage_own_files(s->dir);
         seal = (struct sealing){ .last_try = true };
         return try_root(&seal, s, root, view, err);
 }

@@ -34,6 +34,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include "base/fd.h"
+#include "base/own_files.h"
 #include "stage/layers.h"
 #include "stage/state.h"
 
@@ -43,6 +44,9 @@
 #define DECIDE_WAIT_MS 10000
 #define DECIDE_STEP_MS 5
 
+/* Of the stage's directory. */
+#define OTHER_IDS "other-ids"
+
 void pv_overlays_free(struct pv_overlay *o, size_t n)
 {
         for (size_t i = 0; o && i < n; i++) {
@@ -51,6 +55,7 @@ void pv_overlays_free(struct pv_overlay *o, size_t n)
                 free(o[i].frozen);
                 free(o[i].upper);
                 free(o[i].work);
+                free(o[i].by_fuse);
         }
         free(o);
 }
@@ -92,6 +97,24 @@ void pv_stage_close(struct pv_stage *s)
         free(s->dir);
         free(s);
         errno = e;
+}
+
+void pv_stage_note_other_ids(struct pv_stage *s)
+{
+        pv_auto_fd fd = geteuid() == 0 ? -1 : openat(s->fd.fd, OTHER_IDS, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+        (void)fd; /* without it the owners are taken for changed: a look, and nothing is lost */
+}
+
+void pv_stage_own_files(const char *dir)
+{
+        pv_auto_free char *mark = pv_path_join(dir, OTHER_IDS);
+        if (access(mark, F_OK) < 0)
+                pv_own_files_open();
+}
+
+void pv_stage_set_backend(struct pv_stage *s, enum pv_stage_backend backend)
+{
+        s->backend = backend;
 }
 
 size_t pv_stage_n_roots(const struct pv_stage *s)
@@ -263,7 +286,7 @@ static int make_root_dirs(struct pv_stage *s, struct pv_err *err)
 /* What is in the directory already: nothing, or what an interrupted create (no stage.json yet) left of a stage. */
 static int check_unused(struct pv_stage *s, struct pv_err *err)
 {
-        static const char *const ours[] = { ".", "..", LOCK_FILE, DECIDE_FILE, "roots" };
+        static const char *const ours[] = { ".", "..", OTHER_IDS, LOCK_FILE, DECIDE_FILE, "roots" };
         pv_auto_fd fd = openat(s->fd.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         pv_auto_dir d = fd >= 0 ? fdopendir(fd) : NULL;
         if (!d)

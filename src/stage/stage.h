@@ -3,6 +3,7 @@
  * A stage: the copy-on-write layers of a job, its roots, their baselines. Layout of the directory:
  *
  *   stage.json            version, roots, layers with start clock and boot id, state
+ *   other-ids             there when files of other groups or owners are in it
  *   lock                  locked (F_OFD_SETLK) by whoever runs in it or changes it
  *   decide                locked by whoever decides on what is staged, also while the command runs
  *   roots/<n>/layers/<k>  overlayfs upper directories in the kernel's own format, 0000 oldest
@@ -57,6 +58,16 @@ static inline void pv_stage_closep(struct pv_stage **s)
 }
 #define pv_auto_stage __attribute__((cleanup(pv_stage_closep))) struct pv_stage *
 
+/*
+ * Before the stage in dir is opened to decide on it: takes rights over all files of one's own (base/own_files.h), but
+ * not where a run found files of the person's other groups, or of others, which would be nobody's then. Must:
+ * single-threaded.
+ */
+void pv_stage_own_files(const char *dir);
+
+/* What serves its views from now on; before it is called: the kernel, and FUSE where that cannot. */
+void pv_stage_set_backend(struct pv_stage *s, enum pv_stage_backend backend);
+
 size_t pv_stage_n_roots(const struct pv_stage *s);
 const struct pv_root *pv_stage_root(const struct pv_stage *s, size_t i);
 const char *pv_stage_dir(const struct pv_stage *s);
@@ -75,9 +86,9 @@ struct pv_pathfd pv_stage_target(const struct pv_stage *s, size_t i);
 /*
  * Prepares for a run: clears work/, takes the start clock T0 of each root from the target filesystem's own
  * clock, notes it with the boot id in stage.json (durable before the command starts), and fills the overlays
- * to mount. The array and what it points to belong to the stage. PV_ERR_UNSUPPORTED when the kernel's
- * overlayfs cannot serve a root (submounts below it, owner or group not mapped here, a filesystem that
- * refuses): the reason is named.
+ * to mount. The array and what it points to belong to the stage. A root that the kernel's overlayfs cannot serve
+ * (submounts below it, owner or group not mapped here, a filesystem that refuses) is by_fuse with the reason;
+ * PV_ERR_UNSUPPORTED, with it too, where that can neither or the backend is KERNEL.
  */
 int pv_stage_begin_run(struct pv_stage *s, const struct pv_overlay **overlays, size_t *n, struct pv_err *err);
 
@@ -96,8 +107,8 @@ int pv_stage_copy_for_views(struct pv_stage *s, const char *throwaway_dir, const
 /*
  * At stop: walks the upper layers, records the preimage of each changed path that has none yet, and what is
  * suspect (target's ctime at or after T0, ancestors that are not the host's any more, a clock step, another
- * boot). views[i] is the still-mounted view of root i or {-1}; views may be NULL (nothing is mounted any
- * more).
+ * boot). views[i] is the still-mounted view of root i, the channel to the program that serves it over FUSE
+ * (base/fuse_channel.h), or {-1}; views may be NULL (nothing is mounted any more).
  */
 int pv_stage_seal(struct pv_stage *s, const struct pv_pathfd *views, struct pv_err *err);
 

@@ -56,6 +56,7 @@ struct pv_stage {
         enum pv_stage_state state;
         unsigned runs;
         bool unwritten; /* stage.json is yet to be made */
+        enum pv_stage_backend backend;
         struct pv_stage_root *roots;
         size_t n_roots;
         struct pv_stage_layer *layers; /* oldest first; the last one is the upper */
@@ -96,6 +97,9 @@ int pv_stage_share_file(int from_dir, const char *from, int to_dir, const char *
 
 /* Makes the directories of a new stage with roots and layers in dir and takes its lock; all but stage.json. */
 int pv_stage_lay_out(struct pv_stage *s, const char *dir, struct pv_err *err);
+
+/* Notes that owners matter here that are not the person's own ids: pv_stage_own_files(). */
+void pv_stage_note_other_ids(struct pv_stage *s);
 
 void pv_overlays_free(struct pv_overlay *o, size_t n);
 

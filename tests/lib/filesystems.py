@@ -6,6 +6,7 @@ As a program (root): python3 filesystems.py DIRECTORY OWNER mounts one of each k
 """
 import os
 import shutil
+import stat
 import subprocess
 import sys
 
@@ -55,6 +56,47 @@ def unmount(directory):
     subprocess.run(["umount", "--lazy", directory], check=False, capture_output=True)
 
 
+def open_fuse_device(place):
+    """Lets everybody open /dev/fuse in this mount namespace, where that is one of the tests' own."""
+    if not os.path.exists("/dev/fuse") or not os.environ.get("PV_TEST_OWN_MOUNTS"):
+        return
+    os.mknod(place, stat.S_IFCHR, os.stat("/dev/fuse").st_rdev)
+    os.chmod(place, 0o666)
+    _run(["mount", "--bind", place, "/dev/fuse"])
+
+
+def mount_overlay(place):
+    """An overlayfs of root's: what a container's root is."""
+    for name in ("lower", "upper", "work", "overlay"):
+        os.makedirs(os.path.join(place, name))
+    options = ",".join(f"{name}dir={place}/{name}" for name in ("lower", "upper", "work"))
+    _run(["mount", "-t", "overlay", "-o", options, "overlay", os.path.join(place, "overlay")])
+    return os.path.join(place, "overlay")
+
+
+def make_foreign(place, owner):
+    """A directory of owner's with files of root's in it."""
+    os.makedirs(os.path.join(place, "dir"))
+    os.mkdir(os.path.join(place, "closed"), 0o700)
+    for name, mode in {"readable": 0o644, "secret": 0o600, "open": 0o666, "group": 0o640, "dir/f": 0o644,
+                       "dir/mine": 0o644}.items():
+        path = os.path.join(place, name)
+        with open(path, "w") as f:
+            f.write("root's\n")
+        os.chmod(path, mode)
+    shutil.chown(os.path.join(place, "dir/mine"), owner, owner)
+    shutil.chown(os.path.join(place, "group"), owner)
+    shutil.chown(place, owner, owner)
+
+
 if __name__ == "__main__":
-    for each in mount_all(sys.argv[1]).values():
+    places = mount_all(sys.argv[1])
+    if "tmpfs" in places:
+        open_fuse_device(os.path.join(places["tmpfs"], "fuse-device"))
+        try:
+            places["overlay"] = mount_overlay(os.path.join(places["tmpfs"], "overlay"))
+        except OSError as e:
+            print(f"no overlayfs: {e}", file=sys.stderr)
+    make_foreign(os.path.join(sys.argv[1], "foreign"), sys.argv[2])
+    for each in places.values():
         shutil.chown(each, sys.argv[2], sys.argv[2])

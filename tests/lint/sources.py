@@ -21,7 +21,7 @@ SRC = TOP / "src"
 # callers, except through the contracts of SHARED.
 LAYERS = (
     ("base",),
-    ("policy", "boundary", "stage", "git", "net", "evidence"),
+    ("policy", "boundary", "stage", "git", "net", "evidence", "fuse"),
     ("executor", "job"),
     ("cmd",),
 )
