@@ -481,3 +481,23 @@ def test_what_is_mounted_below_a_stage_is_not_emptied_with_it(pvisor, workspace,
         subprocess.run(["umount", place], check=True)
     pvisor("drop", cwd=workspace)
     assert not (staged / "stage").exists()
+
+
+# ---- what the newest job is ----
+
+def test_a_run_that_fails_to_start_is_listed_but_never_the_newest(pvisor, plain):
+    pvisor("run", "-q", "--stage", "--", "true", cwd=plain)
+    started = json.loads(pvisor("status", "--json", cwd=plain).out)["id"]
+    pvisor("run", "-q", "--stage", "--", "./no-such-command", cwd=plain, code=127)
+    assert json.loads(pvisor("status", "--json", "last", cwd=plain).out)["id"] == started
+    listed = json.loads(pvisor("list", "--json", cwd=plain).out)["jobs"]
+    (failed,) = [job for job in listed if job["id"] != started]
+    assert failed["state"] == "failed"
+    assert json.loads(pvisor("status", "--json", failed["id"], cwd=plain).out)["state"] == "failed"
+
+
+def test_a_list_in_a_pipe_has_short_lines(pvisor, plain):
+    pvisor("run", "-q", "--stage", "--", "sh", "-c", ": 'first\nsecond line\x1b[31m'", "x" * 5000, cwd=plain)
+    lines = pvisor("list", cwd=plain).out.splitlines()
+    assert len(lines) == 2 and all(len(line) < 220 for line in lines), lines
+    assert "\x1b" not in lines[1]

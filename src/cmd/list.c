@@ -9,6 +9,7 @@
 #include "cmd/jobs.h"
 
 #define DEFAULT_COLUMNS 80
+#define PIPED_COLUMNS   200 /* nobody cuts what goes into a file: but a line is one, and ends */
 #define NAME_SHOWN      12
 
 struct list_options {
@@ -140,7 +141,7 @@ static size_t terminal_columns(void)
 {
         struct winsize w = { 0 };
         if (!isatty(STDOUT_FILENO))
-                return SIZE_MAX / 2;
+                return PIPED_COLUMNS;
         return ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col ? w.ws_col : DEFAULT_COLUMNS;
 }
 

@@ -168,15 +168,18 @@ int pv_job_create(const struct pv_job_birth *birth, struct pv_live_job *out, str
                 return pv_err_hint(err, "set PVISOR_HOME to a directory of yours that can be written");
         }
         pv_auto_job job = new_job(birth, store, id, &now, request);
-        if (pv_store_set_last(store, job->workspace, id, err) < 0) {
-                struct pv_err ignored = PV_ERR_INIT;
-                (void)pv_path_remove_tree(jobs, id, &ignored);
-                return -1;
-        }
         pv_job_event(job, "created", NULL);
         out->job = pv_steal(&job);
         out->lock = pv_fd_steal(&lock);
         return 0;
+}
+
+int pv_job_started(const struct pv_job *job, struct pv_err *err)
+{
+        pv_auto_free char *store = NULL;
+        if (pv_store_path(&store, err) < 0)
+                return -1;
+        return pv_store_set_last(store, job->workspace, job->id, err);
 }
 
 void pv_job_conclude(struct pv_live_job *live, const struct pv_job_end *end)

@@ -499,6 +499,8 @@ static void follow(struct lifecycle *l, struct pv_run_end *out)
         struct pv_exit end = { .end = PV_END_KILLED, .code = SIGKILL };
         struct pv_err err = PV_ERR_INIT;
         pv_auto_changes changes = NULL;
+        if (pv_job_started(l->live.job, &err) < 0)
+                pv_log_err(&err);
         pv_job_event(l->live.job, "started", json_pack("{s:i}", "init_pid", (int)pv_boundary_init_pid(l->boundary)));
         l->observed =
                 pv_record_observations(l->observations); /* the longest part of the record, while the command runs */

@@ -126,7 +126,7 @@ static int select_last(const char *store, const char *workspace, struct pv_job *
                 return -1;
         size_t best = all.n;
         for (size_t i = 0; i < all.n; i++)
-                if (pv_path_is_within(workspace, all.v[i]->workspace) &&
+                if (all.v[i]->state != PV_JOB_FAILED && pv_path_is_within(workspace, all.v[i]->workspace) &&
                     (best == all.n || strlen(all.v[i]->workspace) > strlen(all.v[best]->workspace)))
                         best = i;
         if (best < all.n) {

@@ -109,8 +109,7 @@ struct pv_live_job {
         }
 
 /*
- * Makes the job's directory with its request and lock, and the workspace's `last` link. Nothing is synced: see
- * store.c. The stage's directory is named in job->stage_dir but not made. A full or read-only or foreign store is
+ * Makes the job's directory with its request and lock. Nothing is synced: see store.c. The stage's directory is named in job->stage_dir but not made. A full or read-only or foreign store is
  * PV_ERR_SYS with a hint.
  */
 int pv_job_create(const struct pv_job_birth *birth, struct pv_live_job *out, struct pv_err *err);
@@ -127,6 +126,9 @@ struct pv_job_end {
         long long stage_bytes;        /* likewise */
         const struct pv_err *failure; /* with FAILED */
 };
+/* The command has started: the job is the newest of its workspace from now on, which one that fails before never is. */
+int pv_job_started(const struct pv_job *job, struct pv_err *err);
+
 /*
  * The end in two steps, so that the bundle between them tells it: fills live->job (state, ended, ...); then writes
  * state.json and the event, which makes it so for others.

@@ -33,6 +33,7 @@ static void make_ended(const char *workspace, const char *name, int code, char i
         const struct pv_job_end end = {
                 .state = PV_JOB_ENDED, .end = "exited", .exit_code = code, .changes = 3, .pending = 2
         };
+        OK(pv_job_started(live.job, &err));
         OK(pv_job_end(&live, &end, &err));
         if (id)
                 strcpy(id, live.job->id);
@@ -150,18 +151,38 @@ static void the_end_is_read_back(void **state)
 static void a_failed_start_keeps_its_reason(void **state)
 {
         struct pv_err err = PV_ERR_INIT, why = PV_ERR_INIT;
+        char id[PV_JOB_ID_TEXT];
         {
                 pv_auto_live_job live = make("a", NULL);
+                memcpy(id, live.job->id, sizeof id);
                 pv_err_set(&why, PV_ERR_UNSUPPORTED, 0, "network: \xff cannot be enforced");
                 const struct pv_job_end end = {
                         .state = PV_JOB_FAILED, .exit_code = 5, .changes = -1, .pending = -1, .failure = &why
                 };
                 OK(pv_job_end(&live, &end, &err));
         }
-        pv_auto_job job = select_job("last", "/work/a", &err);
+        pv_auto_job job = select_job(id, "/work/a", &err);
         assert_int_equal(job->state, PV_JOB_FAILED);
         assert_string_equal(job->failure, why.msg);
         assert_null(job->end);
+}
+
+static void the_newest_is_one_that_started(void **state)
+{
+        struct pv_err err = PV_ERR_INIT, why = PV_ERR_INIT;
+        char started[PV_JOB_ID_TEXT], id[PV_JOB_ID_TEXT];
+        make_ended("a", NULL, 0, started);
+        pv_auto_live_job live = make("a", NULL);
+        memcpy(id, live.job->id, sizeof id);
+        assert_selects("last", "/work/a", started); /* it may fail yet */
+        pv_err_set(&why, PV_ERR_UNSUPPORTED, 0, "refused");
+        const struct pv_job_end end = { .state = PV_JOB_FAILED, .exit_code = 5, .failure = &why };
+        OK(pv_job_end(&live, &end, &err));
+        assert_selects("last", "/work/a", started);
+        assert_selects(id, "/work/a", id);
+        pv_auto_live_job next = make("a", NULL);
+        OK(pv_job_started(next.job, &err));
+        assert_selects("last", "/work/a", next.job->id);
 }
 
 static void the_supervisor_is_found_by_its_start_time(void **state)
@@ -260,6 +281,7 @@ static void damage_is_named_and_hides_nothing(void **state)
         const size_t n = sizeof cases / sizeof *cases;
         for (size_t i = 0; i < n; i++) {
                 pv_auto_live_job live = make("a", NULL);
+                OK(pv_job_started(live.job, &err));
                 put_file(live.job, cases[i].file, cases[i].text);
                 assert_refused(live.job->id, "/work/a", PV_ERR_INPUT, cases[i].says);
                 assert_refused("last", "/work/a", PV_ERR_INPUT, live.job->id);
@@ -447,6 +469,7 @@ int main(void)
                 STORE_TEST(the_lock_tells_running_from_lost),
                 STORE_TEST(the_end_is_read_back),
                 STORE_TEST(a_failed_start_keeps_its_reason),
+                STORE_TEST(the_newest_is_one_that_started),
                 STORE_TEST(the_supervisor_is_found_by_its_start_time),
                 STORE_TEST(jobs_are_selected_by_what_names_them),
                 STORE_TEST(a_name_means_this_workspace_first),
