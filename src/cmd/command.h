@@ -22,6 +22,7 @@
         X(MAIN,   list,       "List jobs")                                        \
         X(DECIDE, status,     "Show one job")                                     \
         X(MAIN,   logs,       "Show what a job printed")                          \
+        X(MAIN,   attach,     "Watch a detached job's terminal, and type into it")    \
         X(MAIN,   exec,       "Run another command in a running job")             \
         X(MAIN,   kill,       "End a running job")                                \
         X(DECIDE, allow,      "Let a running job reach more of the network")      \

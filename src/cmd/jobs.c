@@ -14,6 +14,7 @@
 
 /* Conflicts said one by one; the JSON has them all. */
 #define CONFLICTS_SAID 50
+#define CLOSING_MAX    (256U << 10)
 
 int pv_cmd_workspace(char **out, struct pv_err *err)
 {
@@ -307,6 +308,45 @@ const char *pv_cmd_dimension_title(enum pv_dimension d)
         };
         static_assert(sizeof titles / sizeof *titles == PV_DIMENSIONS, "a title for each dimension");
         return titles[d];
+}
+
+/* Our own words, but a file is a file: bounded, and nothing in it is a key that is not ours. */
+static char *read_closing(const struct pv_job *job)
+{
+        struct pv_err ignored = PV_ERR_INIT;
+        char *text = NULL;
+        size_t n = 0;
+        pv_auto_fd dir = pv_job_open_dir(job, &ignored);
+        if (dir < 0 || pv_file_read_at(dir, PV_JOB_CLOSING, CLOSING_MAX, &text, &n, &ignored) < 0)
+                return NULL;
+        return text;
+}
+
+void pv_cmd_put_closing(struct pv_str *b, const struct pv_job *job, const char *indent)
+{
+        pv_auto_free char *text = read_closing(job);
+        for (const char *p = text; p && *p;) {
+                size_t n = strcspn(p, "\n");
+                pv_str_put(b, indent);
+                for (size_t i = 0; i < n; i++) /* escaped when it was written */
+                        pv_str_putc(b, (unsigned char)p[i] < ' ' ? '?' : p[i]);
+                pv_str_putc(b, '\n');
+                p += n + (p[n] == '\n');
+        }
+}
+
+json_t *pv_cmd_closing_json(const struct pv_job *job)
+{
+        pv_auto_free char *text = read_closing(job);
+        json_t *lines = text ? json_array() : json_null();
+        for (char *p = text; p && *p;) {
+                size_t n = strcspn(p, "\n");
+                bool more = p[n] == '\n';
+                p[n] = '\0';
+                (void)json_array_append_new(lines, pv_json_bytes(p));
+                p += n + more;
+        }
+        return lines;
 }
 
 json_t *pv_cmd_time(const struct timespec *t)

@@ -56,6 +56,10 @@ void pv_cmd_put_age(struct pv_str *b, const struct timespec *then);
 void pv_cmd_put_argv(struct pv_str *b, const json_t *argv);
 /* What a person calls a dimension: "workspace writes". */
 const char *pv_cmd_dimension_title(enum pv_dimension d);
+/* What pVisor itself had to say of a detached job, each line after `indent`; nothing where there is none. */
+void pv_cmd_put_closing(struct pv_str *b, const struct pv_job *job, const char *indent);
+/* The same: an array of lines, or null. */
+json_t *pv_cmd_closing_json(const struct pv_job *job);
 /* RFC 3339, or null. */
 json_t *pv_cmd_time(const struct timespec *t);
 /* What list and status tell of a job. */

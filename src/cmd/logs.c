@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pvisor logs */
-#include <fcntl.h>
+#include <poll.h>
 #include <string.h>
 #include <unistd.h>
 #include "base/json.h"
+#include "cmd/follow.h"
 #include "cmd/jobs.h"
 
-/* An event's line is ours, but may be damaged; what is longer is cut where it is shown. */
-#define LINE_MAX_SHOWN 4096
+/* A longer line is cut in two, in JSON. */
+#define JSON_LINE_MAX (1U << 20)
 
 struct logs_options {
-        bool events, raw;
+        bool events, raw, follow, json;
         int only;
 };
 
@@ -28,6 +29,15 @@ static const struct pv_opt options[] = {
           .field = offsetof(struct logs_options, only),
           .choices = streams,
           .help = "Only stdout or stderr." },
+        { .name = "follow",
+          .letter = 'f',
+          .type = PV_OPT_FLAG,
+          .field = offsetof(struct logs_options, follow),
+          .help = "Go on as it grows, until the job ends." },
+        { .name = "json",
+          .type = PV_OPT_FLAG,
+          .field = offsetof(struct logs_options, json),
+          .help = "A JSON object a line of output: {\"stream\", \"line\"}." },
         { .name = "raw",
           .type = PV_OPT_FLAG,
           .field = offsetof(struct logs_options, raw),
@@ -50,62 +60,152 @@ static void put_for_terminal(struct pv_str *b, const char *s, size_t n)
         }
 }
 
-static int copy_out(int from, int to, bool escape, const char *name, struct pv_err *err)
+/* One file of the job and where it is shown. */
+struct source {
+        const char *name, *stream;
+        int fd, to; /* fd -1: there is no such file */
+        bool escape, json;
+        struct pv_str line; /* of JSON: the line that has no end yet */
+};
+
+/* A line as JSON; what is not UTF-8 as bytes, as everywhere. */
+static void put_json_line(struct source *s, struct pv_str *out)
+{
+        json_t *text = json_stringn(s->line.s ? s->line.s : "", s->line.len);
+        if (!text) {
+                pv_auto_free char *hex = pv_calloc(2 * s->line.len + 1, 1);
+                pv_hex(s->line.s, s->line.len, hex);
+                text = json_pack("{s:s}", "bytes", hex);
+        }
+        pv_auto_json j = json_pack("{s:s, s:o}", "stream", s->stream, "line", text);
+        pv_auto_free char *dumped = j ? json_dumps(j, JSON_COMPACT) : NULL;
+        if (dumped)
+                pv_str_putf(out, "%s\n", dumped);
+        pv_str_fini(&s->line);
+        s->line = (struct pv_str){ 0 };
+}
+
+static void put_json(struct source *s, const char *bytes, size_t n, struct pv_str *out)
+{
+        for (size_t i = 0, from = 0; i < n; i++) {
+                bool ends = bytes[i] == '\n', cut = s->line.len + (i - from) >= JSON_LINE_MAX;
+                if (ends || cut || i + 1 == n)
+                        pv_str_put_bytes(&s->line, bytes + from, i - from + !ends);
+                if (ends || cut)
+                        put_json_line(s, out);
+                if (ends || cut)
+                        from = i + 1;
+        }
+}
+
+/* All that is there now. */
+static int copy_out(struct source *s, struct pv_err *err)
 {
         char buf[65536];
         ssize_t n;
-        while ((n = read(from, buf, sizeof buf)) > 0) {
+        while (s->fd >= 0 && (n = read(s->fd, buf, sizeof buf)) != 0) {
                 pv_auto_str text = { 0 };
-                if (escape)
+                if (n < 0)
+                        return pv_err_set(err, PV_ERR_SYS, errno, "read %s", s->name);
+                if (s->json)
+                        put_json(s, buf, (size_t)n, &text);
+                else if (s->escape)
                         put_for_terminal(&text, buf, (size_t)n);
                 else
                         pv_str_put_bytes(&text, buf, (size_t)n);
-                if (pv_fd_write_all(to, text.s, text.len, "output", err) < 0)
+                if (text.len && pv_fd_write_all(s->to, text.s, text.len, "output", err) < 0)
                         return -1;
         }
-        return n < 0 ? pv_err_set(err, PV_ERR_SYS, errno, "read %s", name) : 0;
+        return 0;
 }
 
-/* *missing is set when there is no such file. */
-static int show_file(int dir, const char *name, int to, bool raw, bool *missing, struct pv_err *err)
+/* The last line may have no end. */
+static int finish(struct source *s, struct pv_err *err)
 {
-        pv_auto_fd fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-        if (fd < 0 && errno == ENOENT) {
-                *missing = true;
-                return 0;
+        pv_auto_str text = { 0 };
+        if (copy_out(s, err) < 0)
+                return -1;
+        if (s->json && s->line.len)
+                put_json_line(s, &text);
+        return text.len ? pv_fd_write_all(s->to, text.s, text.len, "output", err) : 0;
+}
+
+static int follow(struct pv_follow *f, struct source *sources, size_t n, struct pv_err *err)
+{
+        for (bool ended = f->supervisor < 0; !ended;) {
+                struct pollfd p[2];
+                for (size_t i = 0; i < n; i++)
+                        if (copy_out(&sources[i], err) < 0)
+                                return -1;
+                pv_follow_poll(f, p);
+                if (poll(p, 2, -1) >= 0)
+                        ended = pv_follow_take(f, p);
         }
-        if (fd < 0)
-                return pv_err_set(err, PV_ERR_SYS, errno, "open %s", name);
-        return copy_out(fd, to, !raw && isatty(to), name, err);
+        return 0;
+}
+
+static int show(struct pv_follow *f, struct source *sources, size_t n, bool follows, struct pv_err *err)
+{
+        int r = follows ? follow(f, sources, n, err) : 0;
+        for (size_t i = 0; i < n; i++) {
+                if (r == 0)
+                        r = finish(&sources[i], err);
+                pv_fd_closep(&sources[i].fd);
+                pv_str_fini(&sources[i].line);
+        }
+        return r;
+}
+
+static struct source open_source(struct pv_follow *f, int dir, const struct logs_options *o, const char *name,
+                                 const char *stream, int to)
+{
+        struct source s = {
+                .name = name,
+                .stream = stream,
+                .to = o->json ? STDOUT_FILENO : to,
+                .json = o->json,
+                .fd = pv_follow_file(f, dir, name),
+        };
+        s.escape = !o->raw && isatty(s.to);
+        return s;
 }
 
 static int run(const void *opts, const struct pv_args *args, struct pv_err *err)
 {
         const struct logs_options *o = opts;
-        bool no_out = false, no_err = false;
+        struct source sources[2];
+        size_t n = 0;
         pv_auto_job job = NULL;
-        if (pv_cmd_job(args, &job, err) < 0)
+        pv_auto_follow f = PV_FOLLOW_INIT;
+        if (pv_cmd_job(args, &job, err) < 0 || pv_follow_open(&f, job, err) < 0)
                 return -1;
         pv_auto_fd dir = pv_job_open_dir(job, err);
         if (dir < 0)
                 return -1;
-        if (o->events)
-                return show_file(dir, PV_JOB_EVENTS, STDOUT_FILENO, o->raw, &no_out, err);
-        if (o->only != ONLY_STDERR && show_file(dir, PV_JOB_STDOUT, STDOUT_FILENO, o->raw, &no_out, err) < 0)
-                return -1;
-        if (o->only != ONLY_STDOUT && show_file(dir, PV_JOB_STDERR, STDERR_FILENO, o->raw, &no_err, err) < 0)
-                return -1;
-        if (no_out || no_err) {
+        if (o->events) {
+                const struct logs_options plain = { .raw = o->raw };
+                sources[n++] = open_source(&f, dir, &plain, PV_JOB_EVENTS, "events", STDOUT_FILENO);
+                return show(&f, sources, n, o->follow, err);
+        }
+        if (o->only != ONLY_STDERR)
+                sources[n++] = open_source(&f, dir, o, PV_JOB_STDOUT, "stdout", STDOUT_FILENO);
+        if (o->only != ONLY_STDOUT)
+                sources[n++] = open_source(&f, dir, o, PV_JOB_STDERR, "stderr", STDERR_FILENO);
+        for (size_t i = 0; i < n; i++) {
+                if (sources[i].fd >= 0)
+                        continue;
                 pv_err_set(err, PV_ERR_STATE, 0, "logs: the output of job %s was not kept: it went where pvisor's did",
                            job->id);
                 return pv_err_hint(err, "pvisor run --stdio capture keeps it; --events shows what pvisor noted");
         }
-        return 0;
+        return show(&f, sources, n, o->follow, err);
 }
 
 static const char *const examples[] = {
         "pvisor logs",
-        "what the newest job printed (run with --stdio capture)",
+        "what the newest job printed",
+        "pvisor logs -f fix",
+        "go on until it ends",
         "pvisor logs --events fix | jq .event",
         "what happened to the job named fix",
         NULL,
@@ -114,9 +214,11 @@ static const char *const examples[] = {
 const struct pv_command pv_cmd_logs = {
         .name = "logs",
         .usage = "[options] [JOB]",
-        .about = "Prints what a job wrote while it ran with --stdio capture: its standard output to standard output, "
-                 "its "
-                 "standard error to standard error.",
+        .about = "Prints what a job wrote while it ran detached or with --stdio capture: its standard output to "
+                 "standard "
+                 "output, its standard error to standard error. Of a detached job with a terminal of its own that is "
+                 "all "
+                 "that it showed, keys of full-screen programs included; the newest 64 MiB are kept.",
         .options = options,
         .options_size = sizeof(struct logs_options),
         .style = PV_ARGS_MIXED,

@@ -128,6 +128,7 @@ static void put_header(const struct pv_review *r, struct pv_str *out)
                 pv_str_put_safe(out, j->failure);
                 pv_str_putc(out, '\n');
         }
+        pv_cmd_put_closing(out, j, "  ");
         if (j->applied > 0)
                 pv_str_putf(out, "  %lld path%s applied already\n", j->applied, j->applied == 1 ? "" : "s");
 }

@@ -3,12 +3,14 @@
 #include <limits.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/json.h"
 #include "base/log.h"
 #include "cmd/command.h"
 #include "cmd/jobs.h"
 #include "cmd/plan_text.h"
 #include "cmd/run_end.h"
 #include "cmd/run_options.h"
+#include "job/detach.h"
 #include "job/run.h"
 #include "job/run_report.h"
 
@@ -55,6 +57,39 @@ static void say_what_holds(const struct pv_run_plan *decided)
                 pv_log_note("no boundary: the command has all your rights (--safe confines it)");
 }
 
+/* What the starter of a detached job says of it. */
+static int say_detached(const struct pv_run_plan *decided, const char *id, int summary, struct pv_err *err)
+{
+        pv_auto_str line = { 0 };
+        pv_str_putf(&line, "%s\n", id);
+        if (summary >= 0) {
+                pv_auto_json j = json_pack("{s:s, s:b, s:o}", "id", id, "detached", 1, "workspace",
+                                           pv_json_bytes(decided->plan->workspace));
+                pv_auto_free char *text = json_dumps(j, JSON_COMPACT);
+                pv_auto_free char *whole = text ? pv_strf("%s\n", text) : NULL;
+                if (!whole || pv_fd_write_all(summary, whole, strlen(whole), "--json", err) < 0)
+                        return -1;
+        }
+        return pv_cmd_print(&line, err);
+}
+
+/* In a process of its own, of which the starter hears no more than that the command runs. */
+static int run_detached(struct pv_run *r, const struct pv_run_plan *decided, struct pv_err *err)
+{
+        pv_auto_detached d = PV_DETACHED_INIT;
+        char id[PV_JOB_ID_TEXT] = { 0 };
+        struct pv_run_end end = { 0 };
+        bool starter = true;
+        int code = 0;
+        if (pv_detach(&d, &starter, id, &code, err) < 0)
+                return -1;
+        if (starter)
+                return !id[0] ? code : say_detached(decided, id, r->summary, err);
+        r->detached = &d;
+        r->summary = -1;
+        return pv_run_execute(r, decided, &end, err) < 0 ? -1 : end.code;
+}
+
 static int run(const struct pv_request *request, const struct pv_args *args, int summary, struct pv_err *err)
 {
         pv_auto_job continued = NULL;
@@ -73,6 +108,8 @@ static int run(const struct pv_request *request, const struct pv_args *args, int
         if (request->dry_run)
                 return pv_plan_show(decided.plan, request->json != NULL, err);
         say_what_holds(&decided);
+        if (request->detach)
+                return run_detached(&r, &decided, err);
         return pv_run_execute(&r, &decided, &end, err) < 0 ? -1 : pv_cmd_end_as(&end);
 }
 

@@ -193,6 +193,14 @@ const struct pv_opt pv_run_options[] = {
           .flags = PV_OPT_CLI_ONLY,
           .field = FIELD(clear_pass_env),
           .help = "Forget the pass-env of the configuration file." },
+        { .name = "detach",
+          .letter = 'd',
+          .type = PV_OPT_FLAG,
+          .flags = PV_OPT_CLI_ONLY,
+          .field = FIELD(detach),
+          .help = "Print the job's id and return once the command runs; errors before that are reported as always. It "
+                  "outlives this terminal; its output is kept (`pvisor logs`). With a terminal as standard output it "
+                  "gets one of its own: `pvisor attach`." },
         { .name = "stdio",
           .type = PV_OPT_CHOICE,
           .arg = "MODE",

@@ -117,6 +117,7 @@ static void put_status(struct pv_str *b, const struct pv_job *job)
                             job->parent, job->checkpoint ? "@" : "", job->checkpoint ? job->checkpoint : "");
         put_levels(b, job);
         put_field(b, "files", job->dir);
+        pv_cmd_put_closing(b, job, "");
 }
 
 static int run(const void *opts, const struct pv_args *args, struct pv_err *err)
@@ -127,8 +128,11 @@ static int run(const void *opts, const struct pv_args *args, struct pv_err *err)
                 return run_review(args, o->json);
         if (pv_cmd_job(args, &job, err) < 0)
                 return -1;
-        if (o->json)
-                return pv_cmd_print_json(pv_cmd_job_json(job), err);
+        if (o->json) {
+                json_t *j = pv_cmd_job_json(job);
+                (void)json_object_set_new(j, "closing", pv_cmd_closing_json(job));
+                return pv_cmd_print_json(j, err);
+        }
         pv_auto_str text = { 0 };
         put_status(&text, job);
         return pv_cmd_print(&text, err);

@@ -69,7 +69,7 @@ static json_t *lineage_json(const struct pv_job *j)
 /* Paths relative to the job's directory; null for what this run does not have. */
 static json_t *artifacts_json(const struct pv_bundle_facts *f)
 {
-        bool captured = f->plan->stdio == PV_STDIO_CAPTURE;
+        bool captured = f->plan->stdio == PV_STDIO_CAPTURE || f->output_kept;
         return json_pack("{s:o, s:s, s:s, s:s?, s:s?, s:o}", "directory", pv_json_bytes(f->job->dir), "request",
                          PV_JOB_REQUEST, "events", PV_JOB_EVENTS, "stdout", captured ? PV_JOB_STDOUT : NULL, "stderr",
                          captured ? PV_JOB_STDERR : NULL, "stage", pv_json_bytes(f->job->stage_dir));

@@ -25,6 +25,7 @@ struct pv_bundle_facts {
         const struct pv_plan *plan;
         const struct pv_observations *observations; /* NULL: not known */
         json_t *observed; /* pv_record_observations() of them, made while there was nothing else to do; or NULL */
+        bool output_kept; /* though it was not asked for: it is detached */
         bool started;     /* the command was started, so the observations are complete */
         const struct pv_exit *exit;       /* NULL: it still runs, was never started, or is not known */
         const struct pv_changes *changes; /* NULL: not known, or not staged */

@@ -32,6 +32,7 @@ struct pv_control_job {
         const struct pv_plan *plan;
         struct pv_boundary *boundary;
         struct pv_run_network *network;
+        int terminal; /* the master of a detached job's; -1: it has none */
 };
 
 struct pv_control_connection; /* opaque */

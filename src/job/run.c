@@ -36,6 +36,7 @@
 #include "job/bundle.h"
 #include "job/commits.h"
 #include "job/control.h"
+#include "job/detach.h"
 #include "job/kept.h"
 #include "job/network.h"
 #include "job/run_report.h"
@@ -298,17 +299,32 @@ static int open_log(const struct lifecycle *l, const char *name, int *out, struc
         return *out < 0 ? pv_err_set(err, PV_ERR_SYS, errno, "%s", name) : 0;
 }
 
+static bool has_terminal(const struct lifecycle *l, int fd)
+{
+        const struct pv_detached *d = l->run->detached;
+        return d && l->plan->stdio != PV_STDIO_CAPTURE && pv_detached_has_terminal(d, fd);
+}
+
 /* A captured command has no terminal; reading from one in the background would stop it. */
 static int open_capture(struct lifecycle *l, struct pv_err *err)
 {
-        if (l->plan->stdio != PV_STDIO_CAPTURE)
+        if (l->plan->stdio != PV_STDIO_CAPTURE && !l->run->detached)
                 return 0;
         if (open_log(l, PV_JOB_STDOUT, &l->capture[0], err) < 0 || open_log(l, PV_JOB_STDERR, &l->capture[1], err) < 0)
                 return -1;
-        if (!isatty(STDIN_FILENO))
+        if (has_terminal(l, STDIN_FILENO) || !isatty(STDIN_FILENO))
                 return 0;
         l->null = open("/dev/null", O_RDONLY | O_CLOEXEC);
         return l->null < 0 ? pv_err_set(err, PV_ERR_SYS, errno, "/dev/null") : 0;
+}
+
+/* The command's descriptor: its own terminal's, a file of the job's, or ours. */
+static int stdio_of(const struct lifecycle *l, int fd)
+{
+        if (has_terminal(l, fd))
+                return l->run->detached->slave;
+        int kept = fd == STDIN_FILENO ? l->null : l->capture[fd - STDOUT_FILENO];
+        return kept >= 0 ? kept : fd;
 }
 
 /* Some file systems have no sockets: then nobody can speak with the job, which runs nevertheless. */
@@ -329,6 +345,7 @@ static void serve_control(struct lifecycle *l)
                 .plan = l->plan,
                 .boundary = l->boundary,
                 .network = &l->network,
+                .terminal = has_terminal(l, STDOUT_FILENO) ? l->run->detached->master : -1,
         };
         if (l->control && pv_control_serve(l->control, &job, &err) < 0)
                 pv_log_err(&err);
@@ -374,13 +391,14 @@ static int start(struct lifecycle *l, struct pv_err *err)
                 .overlays = l->serving.overlays,
                 .n_overlays = l->serving.n,
                 .scratch = scratch,
-                .stdio = { l->null >= 0 ? l->null : STDIN_FILENO, capture ? l->capture[0] : STDOUT_FILENO,
-                           capture ? l->capture[1] : STDERR_FILENO },
-                .terminal = !capture && isatty(STDIN_FILENO),
+                .stdio = { stdio_of(l, STDIN_FILENO), stdio_of(l, STDOUT_FILENO), stdio_of(l, STDERR_FILENO) },
+                .terminal = !capture && isatty(stdio_of(l, STDIN_FILENO)),
                 .caches = l->kept.upper ? &caches : NULL,
                 .network = l->network.inside ? &l->network.hooks : NULL,
         };
         if (pv_boundary_start(&spec, &l->boundary, l->observations, err) < 0 || start_network(l, err) < 0)
+                return -1;
+        if (l->run->detached && pv_detached_started(l->run->detached, l->live.job, l->job_dir, err) < 0)
                 return -1;
         l->started = true;
         return 0;
@@ -445,6 +463,7 @@ static void write_bundle(const struct lifecycle *l, const struct pv_exit *end, c
                 .plan = l->plan,
                 .observations = l->observations,
                 .observed = l->observed,
+                .output_kept = l->capture[0] >= 0,
                 .started = l->started,
                 .exit = end,
                 .changes = changes,
@@ -508,6 +527,8 @@ static void follow(struct lifecycle *l, struct pv_run_end *out)
                 write_bundle(l, NULL, NULL, NULL); /* what is left should this process be killed */
         serve_control(l);
         watch_size(l);
+        if (l->run->detached)
+                pv_detached_serve(l->run->detached, l->boundary, l->capture[0]);
         if (pv_boundary_wait(l->boundary, &end, &err) < 0)
                 pv_log_err(&err);
         pv_control_close(pv_steal(&l->control));
@@ -517,8 +538,12 @@ static void follow(struct lifecycle *l, struct pv_run_end *out)
         seal(l);
         if (l->stage)
                 l->live.job->applied = (long long)pv_batches_count_standing(l->stage);
+        if (l->run->detached)
+                pv_detached_stop(l->run->detached);
         pv_boundary_free(l->boundary);
         l->boundary = NULL;
+        if (l->run->detached)
+                pv_detached_drain(l->run->detached);
         if (!pv_serve_end(&l->serving))
                 pv_log_warn("the program that served the stage ended before the command: it may have met errors");
         remove_scratch(l);

@@ -9,12 +9,15 @@
 #include "job/store.h"
 #include "policy/request.h"
 
+struct pv_detached;
+
 struct pv_run {
         const struct pv_request *request;
         char *const *argv;              /* NULL-terminated; NULL: none was given */
         char *const *environment;       /* the person's */
         const struct pv_job *continued; /* of --continue; or NULL */
         int summary;                    /* descriptor for the JSON summary, or -1; borrowed */
+        struct pv_detached *detached;   /* of a process that pv_detach() made; or NULL */
 };
 
 /* What was decided before anything is made. */

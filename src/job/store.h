@@ -9,7 +9,8 @@
  *   jobs/<id>/bundle.json    the Run Bundle
  *   jobs/<id>/events.jsonl   append-only
  *   jobs/<id>/control        while it runs: the socket of its supervisor (control.h)
- *   jobs/<id>/stdout.log, stderr.log   with --stdio capture
+ *   jobs/<id>/stdout.log, stderr.log   with --stdio capture, or detached
+ *   jobs/<id>/closing.log    detached: what pVisor itself would have said to the person who started it
  *   jobs/<id>/stage/         unless --stage DIR: request.json says where it is
  *   jobs/.new-*              a job that is being made, or whose making was interrupted
  *   workspaces/<hash>/last   symbolic link to the newest job of that workspace
@@ -34,6 +35,7 @@
 #define PV_JOB_EVENTS  "events.jsonl"
 #define PV_JOB_STDOUT  "stdout.log"
 #define PV_JOB_STDERR  "stderr.log"
+#define PV_JOB_CLOSING "closing.log"
 #define PV_JOB_LOCK    "lock"
 #define PV_JOB_STAGE   "stage"
 #define PV_JOB_SIZE    "size" /* of a running job's stage, in bytes, as last measured */

@@ -41,6 +41,7 @@ const struct pv_control_verb *const pv_control_verbs[] = {
         &pv_control_exec,
         &pv_control_allow,
         &pv_control_publish,
+        &pv_control_attach,
         NULL,
 };
 /* clang-format on */

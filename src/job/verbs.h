@@ -10,5 +10,6 @@ extern const struct pv_control_verb pv_control_exec;    /* exec.c */
 extern const struct pv_control_verb pv_control_freeze;  /* freeze.c */
 extern const struct pv_control_verb pv_control_allow;   /* grants.c */
 extern const struct pv_control_verb pv_control_publish; /* grants.c */
+extern const struct pv_control_verb pv_control_attach;  /* attach.c */
 
 #endif

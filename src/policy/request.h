@@ -18,7 +18,7 @@ enum pv_request_net { PV_REQUEST_NET_AUTO = 1, PV_REQUEST_NET_OFF, PV_REQUEST_NE
 enum pv_request_executor { PV_REQUEST_EXECUTOR_HOST = 1, PV_REQUEST_EXECUTOR_CONTAINER, PV_REQUEST_EXECUTOR_VM };
 
 struct pv_request {
-        bool safe, strict, allow_userns, dry_run;
+        bool safe, strict, allow_userns, dry_run, detach;
         char *stage;       /* "" in the job's directory, else a directory */
         int stage_backend; /* enum pv_request_stage_backend */
         char *continue_job;

@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`run --detach`, `attach`, `logs -f`, `list --watch`: a job that nobody waits for, and windows on it."""
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+from lib import jobs, processes
+
+MODES = {"ambient": [], "staged": ["--stage"], "safe": ["--safe"]}
+LEAVE = "\x10\x11"  # Ctrl-P Ctrl-Q
+ID = r"run-\d{8}-\d{6}-[0-9a-f]{4}"
+
+
+@pytest.fixture(params=MODES)
+def mode(request):
+    return MODES[request.param]
+
+
+@pytest.fixture
+def detached(pv, terminal, pvisor, workspace):
+    """detached(*args of run) -> id; started from a terminal that is closed again."""
+    started = []
+
+    def start(*args):
+        t = terminal([pv, "run", "-q", "--detach", *args], cwd=workspace, rows=24, columns=80)
+        job = t.expect(ID).group()
+        assert t.wait() == 0
+        t.close()
+        started.append(job)
+        return job
+
+    yield start
+    for job in started:
+        pvisor("kill", "--grace", "1s", job, cwd=workspace, code=None)
+
+
+@pytest.fixture
+def attach(pv, terminal, workspace):
+    def start(job, *options, **size):
+        return terminal([pv, "attach", *options, job], cwd=workspace, **size)
+
+    return start
+
+
+# A full-screen program in the small: it draws when its window changes, and says what is typed.
+SCREEN = r"""
+import os, signal, sys, termios, tty
+tty.setraw(0)
+def draw(*_):
+    size = os.get_terminal_size()
+    os.write(1, b"\033[2J\033[Hsize %dx%d\r\n" % (size.lines, size.columns))
+signal.signal(signal.SIGWINCH, draw)
+os.write(1, b"\033[?1049h\033[?1h\033[?25l")
+draw()
+while True:
+    key = os.read(0, 1)
+    if key == b"q":
+        break
+    os.write(1, b"key %r\r\n" % key)
+os.write(1, b"\033[?25h\033[?1l\033[?1049l")
+sys.exit(7)
+"""
+
+
+# ---- starting ----
+
+def test_it_prints_the_id_and_returns_once_the_command_runs(pvisor, workspace, environment, mode):
+    job = pvisor("run", "-q", *mode, "--detach", "--", "sh", "-c", "echo out; echo err >&2; sleep 600", cwd=workspace)
+    assert re.fullmatch(ID + "\n", job.out) and job.err == ""
+    name = job.out.strip()
+    assert any(e["event"] == "started" for e in jobs.events(jobs.job_dir(environment, name)))
+    assert json.loads(pvisor("status", name, "--json", cwd=workspace).out)["state"] == "running"
+    pvisor("kill", name, cwd=workspace)
+    logs = pvisor("logs", name, cwd=workspace)
+    assert (logs.out, logs.err) == ("out\n", "err\n")
+
+
+def test_errors_before_the_start_are_the_starters(pvisor, workspace, mode):
+    failed = pvisor("run", "-q", *mode, "-d", "--", "no-such-program", cwd=workspace, code=127)
+    assert failed.out == "" and "command not found" in failed.err
+    pvisor("run", "-q", *mode, "-d", "--", "/etc/passwd", cwd=workspace, code=126)
+    pvisor("run", "-q", *mode, "-d", "--workspace", "/no/such/place", "--", "true", cwd=workspace, code=2)
+
+
+def test_it_outlives_the_terminals_end(detached, pvisor, workspace, marker, mode):
+    job = detached(*mode, "--", "sh", "-c", f": {marker}; sleep 600; :")  # the terminal is closed by now
+    processes.wait_for(marker)
+    assert json.loads(pvisor("status", job, "--json", cwd=workspace).out)["state"] == "running"
+    pvisor("kill", job, cwd=workspace)
+    processes.assert_none(marker, within=10)
+
+
+def test_nothing_of_the_starter_stays_open(pv, environment, workspace, pvisor):
+    """A script that reads what `run --detach` prints sees the end of it, and no descriptor of its own goes in."""
+    r, w = os.pipe()
+    process = subprocess.run([pv, "run", "-q", "--detach", "--", "sleep", "600"], cwd=workspace, env=environment,
+                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, pass_fds=[w],
+                             timeout=30)
+    os.close(w)
+    assert os.read(r, 1) == b""
+    os.close(r)
+    pvisor("kill", process.stdout.decode().strip(), cwd=workspace)
+
+
+def test_what_is_piped_in_is_read(pvisor, workspace):
+    job = pvisor("run", "-q", "--safe", "-d", "--", "cat", cwd=workspace, input="from a pipe\n").out.strip()
+    assert pvisor("logs", "-f", job, cwd=workspace).out == "from a pipe\n"
+
+
+def test_closing_words_are_kept(pvisor, workspace):
+    job = pvisor("run", "--safe", "-d", "--", "sh", "-c", "echo >new; exit 3", cwd=workspace).out.strip()
+    pvisor("logs", "-f", job, cwd=workspace)
+    words = f"pvisor: {job}: 1 path changed, all staged; next: pvisor review"
+    assert words in pvisor("status", job, cwd=workspace).out
+    assert words in pvisor("review", job, cwd=workspace).out
+    status = json.loads(pvisor("status", job, "--json", cwd=workspace).out)
+    assert status["exit_code"] == 3 and words in status["closing"]
+    pvisor("run", "-q", "--", "true", cwd=workspace)
+    assert json.loads(pvisor("status", "--json", cwd=workspace).out)["closing"] is None
+
+
+# ---- windows ----
+
+def test_a_full_screen_program_survives_windows_that_come_and_go(detached, attach, workspace, pvisor, mode):
+    job = detached(*mode, "--", "/usr/bin/python3", "-c", SCREEN)
+    first = attach(job, rows=30, columns=90)
+    first.expect(re.escape("\033[?1049h"))  # though it was said before
+    first.expect("size 30x90")
+    first.send("a")
+    first.expect("key b'a'")
+    first.resize(33, 99)
+    first.expect("size 33x99")
+    first.send(LEAVE)
+    first.expect(re.escape("\033[?1049l"))
+    first.expect("detached from")
+    assert first.wait() == 0
+    second = attach(job, rows=33, columns=99)  # the same size: drawn anew all the same
+    second.expect("size 33x99")
+    second.send("\x03")
+    second.expect(r"key b'\\x03'")  # Ctrl-C is the program's
+    second.send("\x10z")
+    second.expect(r"key b'\\x10'")  # half of the keys
+    second.expect("key b'z'")
+    second.send("q")
+    assert second.wait() == 7
+
+
+def test_several_windows_see_the_same(detached, attach):
+    job = detached("--safe", "--", "/usr/bin/python3", "-c", SCREEN)
+    windows = [attach(job) for _ in range(3)]
+    for each in windows:
+        each.expect("size")
+    windows[1].send("x")
+    for each in windows:
+        each.expect("key b'x'")
+    windows[2].hang_up()
+    windows[0].send("q")
+    assert windows[0].wait() == 7 and windows[1].wait() == 7
+
+
+def test_a_shell_in_the_window_has_job_control(detached, attach, mode):
+    t = attach(detached(*mode, "--", "bash", "--norc", "-i"))
+    t.line("PS1='in''ner> '")
+    t.expect("inner> ")
+    t.line("tty; sh -c 'echo rea''dy; exec sleep 600'")
+    t.expect("/dev/")
+    t.expect("ready")
+    t.key("z")
+    t.expect("Stopped")
+    t.line("kill -9 %1; wait; echo g''one")
+    t.expect("gone")
+    t.line("exit 4")
+    assert t.wait() == 4
+
+
+def test_other_keys_may_leave(detached, attach, pvisor, workspace):
+    job = detached("--safe", "--", "/usr/bin/python3", "-c", SCREEN)
+    t = attach(job, "--detach-keys", "ctrl-a,d")
+    t.expect("size")
+    t.send(LEAVE)
+    t.expect(r"key b'\\x11'")
+    t.send("\x01d")
+    t.expect("detached")
+    assert t.wait() == 0
+    pvisor("attach", "--detach-keys", "ctrl-ab", job, cwd=workspace, code=2)
+
+
+def test_the_terminal_is_given_back(detached, terminal, pv, workspace):
+    job = detached("--safe", "--", "/usr/bin/python3", "-c", SCREEN)
+    t = terminal(["bash", "--norc", "-i"], cwd=workspace, env={"PS1": "outer> "})
+    t.expect("outer> ")
+    t.line("stty -g >before")
+    t.expect("outer> ")
+    t.line(f"{pv} attach {job}; stty -g | cmp - before && echo sa''me")
+    t.expect("size")
+    t.send(LEAVE)
+    t.expect("same")
+
+
+def test_what_was_said_last_is_shown_and_nothing_is_lost(detached, attach, workspace):
+    job = detached("--safe", "--", "sh", "-c", "echo before; read go; seq 1 50000; exit 5")
+    t = attach(job)
+    t.expect("before")
+    t.line("go")
+    assert t.wait(60) == 5
+    numbers = re.findall(r"^(\d+)\r?$", t.output, re.M)
+    assert numbers == [str(n) for n in range(1, 50001)]
+
+
+def test_a_window_that_does_not_read_holds_up_nobody(detached, attach, pv, environment, workspace, pvisor):
+    job = detached("--safe", "--", "sh", "-c", "read go; seq 1 200000; echo e''nd >done; sleep 600")
+    slow = attach(job)
+    slow.send("go\r")  # and nothing is read from it
+    os.kill(slow.process.pid, signal.SIGSTOP)
+    other = attach(job)
+    if "go" not in other.output:
+        other.line("go")
+    other.expect("200000", timeout=60)
+    pvisor("exec", job, "--", "sh", "-c", "until test -e done; do sleep 0.05; done", cwd=workspace)
+    slow.process.kill()
+    pvisor("exec", job, "--", "true", cwd=workspace)
+
+
+def test_a_thousand_windows(detached, pv, environment, workspace, pvisor):
+    """Opened and closed by every way there is; what the supervisor holds stays the same."""
+    job = detached("--safe", "--", "/usr/bin/python3", "-c", SCREEN)
+    supervisor = int((jobs.job_dir(environment, job) / "lock").read_text().split()[0])
+    before = len(os.listdir(f"/proc/{supervisor}/fd"))
+    for _ in range(25):
+        many = [subprocess.Popen([pv, "attach", job], cwd=workspace, env=environment, stdin=subprocess.PIPE,
+                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for _ in range(40)]
+        for i, each in enumerate(many):
+            if i % 3 == 0:
+                each.kill()
+            elif i % 3 == 1:
+                each.communicate(LEAVE.encode(), timeout=60)
+            else:
+                each.terminate()
+        for each in many:
+            each.wait(60)
+    assert json.loads(pvisor("status", job, "--json", cwd=workspace).out)["state"] == "running"
+    deadline = time.monotonic() + 10
+    while len(os.listdir(f"/proc/{supervisor}/fd")) > before and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert len(os.listdir(f"/proc/{supervisor}/fd")) <= before
+
+
+def test_a_window_says_when_the_supervisor_is_killed(detached, attach, environment):
+    job = detached("--safe", "--", "/usr/bin/python3", "-c", SCREEN)
+    t = attach(job)
+    t.expect("size")
+    os.kill(int((jobs.job_dir(environment, job) / "lock").read_text().split()[0]), signal.SIGKILL)
+    t.expect("lost")
+    assert t.wait() == 137
+
+
+def test_a_job_without_a_terminal_has_no_window(background, pvisor, workspace):
+    background("--safe", "--", "sleep", "600")
+    refused = pvisor("attach", cwd=workspace, code=1)
+    assert "no terminal of its own" in refused.err and "logs -f" in refused.err
+    pvisor("kill", cwd=workspace)
+    assert "does not run" in pvisor("attach", cwd=workspace, code=1).err
+
+
+# ---- logs and list ----
+
+def test_logs_follow_to_the_end(pv, environment, workspace, pvisor):
+    job = pvisor("run", "-q", "--safe", "-d", "--", "sh", "-c",
+                 "echo one; until test -e go; do sleep 0.05; done; echo two; echo err >&2; printf three",
+                 cwd=workspace).out.strip()
+    follower = subprocess.Popen([pv, "logs", "-f", job], cwd=workspace, env=environment, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True)
+    assert follower.stdout.readline() == "one\n"
+    pvisor("exec", job, "--", "touch", "go", cwd=workspace)
+    out, err = follower.communicate(timeout=60)
+    assert (out, err, follower.returncode) == ("two\nthree", "err\n", 0)
+    lines = [json.loads(line) for line in pvisor("logs", "--json", job, cwd=workspace).out.splitlines()]
+    assert lines == [{"stream": "stdout", "line": "one"}, {"stream": "stdout", "line": "two"},
+                     {"stream": "stdout", "line": "three"}, {"stream": "stderr", "line": "err"}]
+    events = pvisor("logs", "-f", "--events", job, cwd=workspace).out
+    assert json.loads(events.splitlines()[-1])["event"] == "ended"
+
+
+def test_logs_as_json_hold_any_byte(pvisor, workspace):
+    job = pvisor("run", "-q", "--safe", "-d", "--", "printf", r"a\000b\n\377\n", cwd=workspace).out.strip()
+    lines = pvisor("logs", "-f", "--json", job, cwd=workspace).out.splitlines()
+    assert [json.loads(line)["line"] for line in lines] == ["a\0b", {"bytes": "ff"}]
+
+
+def test_list_is_watched(background, terminal, pv, workspace, pvisor):
+    job = background("--safe", "--name", "watched", "--", "sleep", "600")
+    t = terminal([pv, "list", "--watch"], cwd=workspace, env={"TERM": "xterm"})
+    t.expect(job.id + " +running.*watched")
+    pvisor("kill", cwd=workspace)
+    t.expect(job.id + " +ended")
+    t.send("q")
+    assert t.wait() == 0
+    t = terminal([pv, "list", "--watch"], cwd=workspace, env={"TERM": "xterm"})
+    t.expect(job.id)
+    t.key("c")
+    assert t.wait() in (130, -signal.SIGINT)
+
+
+def test_list_is_watched_without_a_terminal(pv, environment, workspace, pvisor):
+    pvisor("run", "-q", "--safe", "--", "true", cwd=workspace)
+    process = subprocess.Popen([pv, "list", "--watch"], cwd=workspace, env=environment, stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, text=True)
+    lines = [process.stdout.readline() for _ in range(4)]
+    process.terminate()
+    process.communicate(timeout=30)
+    assert sum(line.startswith("JOB") for line in lines) == 2 and "\033" not in "".join(lines)
