@@ -50,7 +50,7 @@ static int list_secrets(struct ctx *c, struct pv_err *err)
                 pv_strv_add(&etc, *s);
         if (add_secrets(c, "/etc", &etc, err) < 0)
                 return -1;
-        for (size_t i = 0; p->home_mode == PV_HOME_COW && i < p->masks.n; i++)
+        for (size_t i = 0; i < p->masks.n; i++)
                 pv_strv_add(&home, p->masks.v[i]);
         return home.n > 0 ? add_secrets(c, p->home, &home, err) : 0;
 }
@@ -190,7 +190,16 @@ static void add_private(struct ctx *c)
 
 /* One thing to show somewhere; sorted so that what lies below another comes after it. */
 struct place {
-        enum { PLACE_PATH, PLACE_HOME, PLACE_CACHE, PLACE_STATE, PLACE_ROOT, PLACE_WORKSPACE, PLACE_MOUNT } what;
+        enum {
+                PLACE_PATH,
+                PLACE_HOME,
+                PLACE_TOOLS,
+                PLACE_CACHE,
+                PLACE_STATE,
+                PLACE_ROOT,
+                PLACE_WORKSPACE,
+                PLACE_MOUNT
+        } what;
         size_t index;
         char *src;
         const char *dst;
@@ -254,6 +263,11 @@ static bool wants_path_dir(const struct ctx *c, const struct places *all, const 
                 return false;
         if (p->home_mode == PV_HOME_COW && home_is_shown(p) && pv_path_is_within(dir, p->home))
                 return false;
+        for (size_t i = 0; i < p->toolchains.n; i++) {
+                pv_auto_free char *tools = pv_path_join(p->home, p->toolchains.v[i]);
+                if (pv_path_is_within(dir, tools))
+                        return false;
+        }
         for (size_t i = 0; i < all->n; i++)
                 if (pv_streq(all->v[i].src, dir))
                         return false;
@@ -290,6 +304,10 @@ static void collect_places(const struct ctx *c, struct places *all)
                 pv_auto_free char *path = pv_path_join(p->home, p->caches.v[i]);
                 add_place(all, PLACE_CACHE, path, NULL);
         }
+        for (size_t i = 0; i < p->toolchains.n; i++) {
+                pv_auto_free char *path = pv_path_join(p->home, p->toolchains.v[i]);
+                add_place(all, PLACE_TOOLS, path, NULL);
+        }
         for (size_t i = 0; i < p->n_state; i++)
                 add_place(all, PLACE_STATE, p->state[i].src, p->state[i].dst);
         if (p->n_roots == 0)
@@ -302,6 +320,14 @@ static void collect_places(const struct ctx *c, struct places *all)
         sort_places(all);
 }
 
+/* A copy-on-write view of a directory at its own place, without what must not be seen in it. */
+static int add_cow(struct ctx *c, const char *dir, struct pv_err *err)
+{
+        pv_auto_strv masks = { 0 };
+        secrets_below(c, dir, &masks);
+        return pv_entries_add(c->view, PV_VIEW_COW, dir, dir, &masks, c->mounts, err);
+}
+
 static int add_home(struct ctx *c, struct pv_err *err)
 {
         const char *home = c->plan->home;
@@ -310,9 +336,7 @@ static int add_home(struct ctx *c, struct pv_err *err)
                 pv_view_add(c->view, PV_VIEW_PRIVATE, NULL, home)->mode = 0700;
                 return 0;
         }
-        pv_auto_strv masks = { 0 };
-        secrets_below(c, home, &masks);
-        return pv_entries_add(c->view, PV_VIEW_COW, home, home, &masks, c->mounts, err);
+        return add_cow(c, home, err);
 }
 
 static void add_cache(struct ctx *c, const char *path)
@@ -367,6 +391,8 @@ static int add_place_steps(struct ctx *c, const struct place *p, struct pv_err *
                 return add_read(c, p->src, p->dst, err);
         case PLACE_HOME:
                 return add_home(c, err);
+        case PLACE_TOOLS:
+                return add_cow(c, p->src, err);
         case PLACE_CACHE:
                 add_cache(c, p->src);
                 return 0;

@@ -5,10 +5,12 @@
 #include "base/log.h"
 #include "base/path.h"
 #include "cmd/jobs.h"
+#include "cmd/prune_caches.h"
 #include "job/remove.h"
 
 struct prune_options {
         uint64_t older;
+        char *caches;
         bool applied, unapplied, damaged, dry_run, json;
 };
 
@@ -32,6 +34,14 @@ static const struct pv_opt options[] = {
           .type = PV_OPT_FLAG,
           .field = offsetof(struct prune_options, damaged),
           .help = "Also job directories that cannot be read." },
+        { .name = "caches",
+          .type = PV_OPT_TEXT,
+          .arg = "SIZE",
+          .flags = PV_OPT_ARG_OPTIONAL | PV_OPT_ATTACHED,
+          .field = offsetof(struct prune_options, caches),
+          .help = "Workspaces' caches in place of jobs: with --older those that no run used for so long, with =SIZE "
+                  "the "
+                  "longest unused until the rest is no larger; with neither all. Runs make them again." },
         { .name = "dry-run",
           .letter = 'n',
           .type = PV_OPT_FLAG,
@@ -186,6 +196,9 @@ static int report(struct pruning *p, struct pv_err *err)
 static int run(const void *opts, const struct pv_args *args, struct pv_err *err)
 {
         __attribute__((cleanup(pruning_fini))) struct pruning p = { .o = opts };
+        if (p.o->caches)
+                return pv_prune_caches(&(struct pv_prune_caches){ p.o->caches, p.o->older, p.o->dry_run, p.o->json },
+                                       err);
         p.removed = json_array();
         p.kept = json_array();
         if (pv_job_list(&p.jobs, &p.n_jobs, &p.damaged, err) < 0)
@@ -203,6 +216,8 @@ static const char *const examples[] = {
         "remove what has nothing left to decide on or to undo",
         "pvisor prune --applied --older 14d",
         "and what was applied two weeks ago",
+        "pvisor prune --caches=10GiB --older 60d",
+        "caches of workspaces that were not used for long, and more when they are large",
         NULL,
 };
 

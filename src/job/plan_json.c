@@ -106,8 +106,9 @@ static json_t *kept_json(const struct pv_plan *p)
                 (void)json_array_append_new(state, json_pack("{s:o, s:o, s:o}", "src", pv_json_bytes(p->state[i].src),
                                                              "dst", pv_json_bytes(p->state[i].dst), "rel",
                                                              pv_json_bytes(p->state[i].rel)));
-        return json_pack("{s:o, s:o, s:o}", "state", state, "caches", bytes_list(p->caches.v, p->caches.n), "cache_dir",
-                         pv_json_bytes(p->cache_dir));
+        return json_pack("{s:o, s:o, s:o, s:o}", "state", state, "caches", bytes_list(p->caches.v, p->caches.n),
+                         "cache_dir", pv_json_bytes(p->cache_dir), "toolchains",
+                         bytes_list(p->toolchains.v, p->toolchains.n));
 }
 
 static json_t *limits_json(const struct pv_limits *l)
@@ -314,7 +315,8 @@ static int get_kept(const json_t *j, struct pv_plan *p, struct pv_err *err)
                     pv_json_get_bytes(json_object_get(one, "rel"), &k->rel, err) < 0)
                         return pv_err_wrap(err, "\"state\"");
         }
-        if (get_list(j, "caches", LIST_MAX, &p->caches, err) < 0)
+        if (get_list(j, "caches", LIST_MAX, &p->caches, err) < 0 ||
+            (json_object_get(j, "toolchains") && get_list(j, "toolchains", LIST_MAX, &p->toolchains, err) < 0))
                 return -1;
         return json_is_null(dir) ? 0 : get_path(j, "cache_dir", &p->cache_dir, err);
 }

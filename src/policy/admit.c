@@ -14,9 +14,11 @@
 #include <unistd.h>
 #include "base/path.h"
 #include "policy/env.h"
+#include "policy/gitperson.h"
 #include "policy/grant.h"
 #include "policy/kept.h"
 #include "policy/network.h"
+#include "policy/outside.h"
 #include "policy/presets.h"
 #include "policy/profile.h"
 #include "policy/services.h"
@@ -353,26 +355,57 @@ static bool is_granted(const struct pv_plan *p, const char *path)
         return false;
 }
 
+static bool is_in_toolchain(const struct pv_plan *p, const char *rel)
+{
+        for (size_t i = 0; i < p->toolchains.n; i++) {
+                size_t n = strlen(p->toolchains.v[i]);
+                if (strncmp(rel, p->toolchains.v[i], n) == 0 && rel[n] == '/')
+                        return true;
+        }
+        return false;
+}
+
 /* The launcher follows the links that some of these are; a path that is mounted on purpose is not hidden. */
 static int add_masks(struct admission *a, struct pv_err *err)
 {
         struct pv_plan *p = a->plan;
         pv_auto_strv all = { 0 };
-        if (p->home_mode != PV_HOME_COW)
+        if (p->home_mode != PV_HOME_COW && p->toolchains.n == 0)
                 return 0;
         pv_presets_add_masks(&all);
         for (size_t i = 0; i < all.n; i++) {
                 pv_auto_free char *path = pv_path_join(p->home, all.v[i]);
-                if (pv_path_is_within(p->workspace, path)) {
+                if (p->safe && pv_path_is_within(p->workspace, path)) {
                         (void)pv_err_set(err, PV_ERR_UNSUPPORTED, 0,
                                          "sensitive_paths: the workspace %s lies in %s, which --safe hides",
                                          p->workspace, path);
                         return pv_err_hint(err, "work elsewhere, or without --safe");
                 }
-                if (!is_granted(p, path))
+                if (!is_granted(p, path) && (p->home_mode == PV_HOME_COW || is_in_toolchain(p, all.v[i])))
                         pv_strv_add(&p->masks, all.v[i]);
         }
         return 0;
+}
+
+/* What the person ignores everywhere, in their own words, where their HOME is not. */
+static void add_git_ignores(struct admission *a)
+{
+        struct pv_plan *p = a->plan;
+        struct stat st;
+        pv_auto_gitperson who = { 0 };
+        if (p->home_mode != PV_HOME_EMPTY || !p->workspace_is_git)
+                return;
+        pv_auto_free char *git_dir = pv_outside_git_dir(p);
+        pv_gitperson_read(p->home, pv_env_get(a->around->environment, "XDG_CONFIG_HOME"), git_dir, &who);
+        pv_auto_free char *real = who.excludes ? realpath(who.excludes, NULL) : NULL;
+        if (!real || pv_outside_is_shown(p, who.excludes) || stat(real, &st) < 0 || !S_ISREG(st.st_mode))
+                return;
+        for (size_t i = 0; i < p->hidden.n; i++)
+                if (pv_path_is_within(real, p->hidden.v[i]))
+                        return;
+        p->mounts = pv_realloc(p->mounts, p->n_mounts + 1, sizeof *p->mounts);
+        p->mounts[p->n_mounts++] =
+                (struct pv_mount){ .src = pv_steal(&real), .dst = pv_strdup(who.excludes), .access = PV_MOUNT_READ };
 }
 
 static int set_environment(struct admission *a, struct pv_err *err)
@@ -451,15 +484,19 @@ static int admit(struct admission *a, char *const *argv, struct pv_err *err)
                 note(a, "--overlaynet off: the network is not restricted in this run");
         if (check_workspace(a, err) < 0 || set_home(a, err) < 0 || add_hidden(a, err) < 0 || add_roots(a, err) < 0 ||
             pv_grant_add_mounts(a->plan, &r->mount, a->around->environment, r->i_know, err) < 0 ||
-            check_stage_place(a, err) < 0 || pv_grant_add_devices(a->plan, &r->device, err) < 0 ||
-            add_masks(a, err) < 0)
+            check_stage_place(a, err) < 0 || pv_grant_add_devices(a->plan, &r->device, err) < 0)
                 return -1;
+        pv_kept_add_toolchains(a->plan, pv_env_get(a->around->environment, "PATH"));
+        if (add_masks(a, err) < 0)
+                return -1;
+        add_git_ignores(a);
         add_kept(a);
         if (set_environment(a, err) < 0 || set_required(a->plan, err) < 0)
                 return -1;
         for (size_t i = 0; i < a->plan->n_services; i++)
                 note(a, "%s is shown (%s): what it opens is not enforced in this run", a->plan->services[i].what,
                      a->plan->services[i].path);
+        pv_outside_note(a->plan, a->around->environment, a->notes);
         if (a->profile)
                 say_profile(a);
         return 0;

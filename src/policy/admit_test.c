@@ -323,8 +323,8 @@ static void test_pass_env(void **state)
         pv_auto_plan p = admitted(&r);
         assert_string_equal(pv_env_get(p->env.v, "API_TOKEN"), "hunter2");
         assert_int_equal(p->env_passed.n, 1);
-        assert_string_equal(pv_env_get(p->env.v, "GIT_CONFIG_COUNT"), "4");
-        assert_string_equal(pv_env_get(p->env.v, "GIT_CONFIG_VALUE_3"), workspace);
+        assert_string_equal(pv_env_get(p->env.v, "GIT_CONFIG_COUNT"), "6");
+        assert_string_equal(pv_env_get(p->env.v, "GIT_CONFIG_VALUE_5"), workspace);
         assert_string_equal(pv_env_get(p->env.v, "PWD"), workspace);
         pv_strv_add(&r.pass_env, "TOKEN=secret");
         struct pv_plan *none = NULL;

@@ -4,6 +4,8 @@
 #include <string.h>
 #include "base/path.h"
 #include "policy/gitconfig.h"
+#include "policy/gitperson.h"
+#include "policy/outside.h"
 
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -88,30 +90,45 @@ static void inject_git_setting(struct pv_plan *plan, unsigned *n, const char *ke
         (*n)++;
 }
 
-/* In an empty HOME git does not know who the person is; nothing else of its configuration is told. */
-static void inject_identity(struct pv_plan *plan, unsigned *n)
+/* A setting of the command line would overrule the repository's own, which a person made for a reason. */
+static void inject_unless_local(struct pv_plan *plan, unsigned *n, const char *git_dir, const char *key,
+                                const char *value)
 {
-        pv_auto_free char *name = pv_gitconfig_get(plan->home, ".gitconfig", "user", "name");
-        pv_auto_free char *email = pv_gitconfig_get(plan->home, ".gitconfig", "user", "email");
-        inject_git_setting(plan, n, "user.name", name);
-        inject_git_setting(plan, n, "user.email", email);
+        pv_auto_free char *local = pv_gitconfig_get(git_dir, "config", "user", strchr(key, '.') + 1);
+        if (!local)
+                inject_git_setting(plan, n, key, value);
+}
+
+/* In an empty HOME git does not know who the person is; nothing else of its configuration is told. */
+static void inject_identity(struct pv_plan *plan, char *const *person, unsigned *n)
+{
+        pv_auto_gitperson who = { 0 };
+        pv_auto_free char *git_dir = pv_outside_git_dir(plan);
+        pv_gitperson_read(plan->home, pv_env_get(person, "XDG_CONFIG_HOME"), git_dir, &who);
+        inject_unless_local(plan, n, git_dir, "user.name", who.name);
+        inject_unless_local(plan, n, git_dir, "user.email", who.email);
+        for (size_t i = 0; who.excludes && i < plan->n_mounts; i++)
+                if (pv_streq(plan->mounts[i].dst, who.excludes))
+                        inject_git_setting(plan, n, "core.excludesFile", who.excludes);
 }
 
 /*
  * git inside: signing is off, since the keys are not there, and the workspace is safe whoever seems to own it
  * (safe.directory counts from the command line, not from a repository).
  */
-static void inject_git(struct pv_plan *plan)
+static void inject_git(struct pv_plan *plan, char *const *person)
 {
         unsigned n = 0;
         if (pv_env_get(plan->env.v, "GIT_CONFIG_COUNT"))
                 return; /* the person passed settings of their own */
         inject_git_setting(plan, &n, "commit.gpgSign", "false");
         inject_git_setting(plan, &n, "tag.gpgSign", "false");
+        inject_git_setting(plan, &n, "tag.forceSignAnnotated", "false");
         inject_git_setting(plan, &n, "push.gpgSign", "false");
+        inject_git_setting(plan, &n, "log.showSignature", "false");
         inject_git_setting(plan, &n, "safe.directory", plan->workspace);
         if (plan->home_mode == PV_HOME_EMPTY)
-                inject_identity(plan, &n);
+                inject_identity(plan, person, &n);
         pv_auto_free char *count = pv_strf("%u", n);
         inject(plan, "GIT_CONFIG_COUNT", count);
 }
@@ -157,5 +174,5 @@ void pv_env_fill(struct pv_plan *plan, char *const *person, const struct pv_strv
         if (!pv_env_get(plan->env.v, "PATH"))
                 inject(plan, "PATH", DEFAULT_PATH);
         inject(plan, "PWD", plan->cwd);
-        inject_git(plan);
+        inject_git(plan, person);
 }

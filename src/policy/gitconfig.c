@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "policy/gitconfig.h"
 
+#include <ctype.h>
 #include <fcntl.h>
-#include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include "base/file.h"
@@ -10,22 +11,47 @@
 
 #define CONFIG_MAX (1U << 20)
 
-static bool is_section(const char *line, const char *section)
+struct section {
+        char *name, *sub; /* the name in lower case; sub NULL: there is none */
+};
+
+static void section_fini(struct section *s)
 {
-        size_t n = strlen(section);
-        return strncasecmp(line + 1, section, n) == 0 && line[1 + n] == ']';
+        free(s->name);
+        free(s->sub);
+        *s = (struct section){ 0 };
 }
 
-/* What stands behind "key =", NULL when the line is about something else. */
-static const char *value_of(const char *line, const char *key)
+static void lower(char *s)
 {
-        size_t n = strlen(key);
-        if (strncasecmp(line, key, n) != 0)
-                return NULL;
-        line += n + strspn(line + n, " \t");
-        if (*line != '=')
-                return NULL;
-        return line + 1 + strspn(line + 1, " \t");
+        for (; *s; s++)
+                *s = (char)tolower((unsigned char)*s);
+}
+
+/* [name] or [name "sub"]; left empty when it is neither. */
+static void read_section(const char *line, struct section *out)
+{
+        section_fini(out);
+        size_t n = strcspn(line + 1, " \t]\"");
+        const char *rest = line + 1 + n;
+        rest += strspn(rest, " \t");
+        pv_auto_str sub = { 0 };
+        if (*rest == '"') {
+                pv_str_put(&sub, "");
+                for (rest++; *rest && *rest != '"'; rest++) {
+                        if (*rest == '\\' && rest[1])
+                                rest++;
+                        pv_str_putc(&sub, *rest);
+                }
+                if (*rest != '"')
+                        return;
+                rest++;
+        }
+        if (*rest != ']')
+                return;
+        out->name = pv_strndup(line + 1, n);
+        out->sub = sub.s ? pv_str_steal(&sub) : NULL;
+        lower(out->name);
 }
 
 /* Quotes, escapes, comments and trailing blanks undone. NULL: it goes on in the next line, or is damaged. */
@@ -52,25 +78,57 @@ static char *decode(const char *text)
         return quoted ? NULL : pv_strndup(out.s, end);
 }
 
-char *pv_gitconfig_get(const char *dir, const char *name, const char *section, const char *key)
+/* "key = value" of the section. */
+static void read_entry(const char *line, const struct section *section, pv_gitconfig_entry *each, void *ctx)
+{
+        size_t n = strcspn(line, " \t=");
+        const char *rest = line + n + strspn(line + n, " \t");
+        if (n == 0 || *rest != '=' || !section->name)
+                return;
+        pv_auto_free char *key = pv_strndup(line, n);
+        pv_auto_free char *value = decode(rest + 1 + strspn(rest + 1, " \t"));
+        lower(key);
+        each(ctx, section->name, section->sub, key, value);
+}
+
+bool pv_gitconfig_each(const char *dir, const char *name, pv_gitconfig_entry *each, void *ctx)
 {
         struct pv_err ignored = PV_ERR_INIT;
+        struct section section = { 0 };
         pv_auto_fd fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        pv_auto_free char *text = NULL, *value = NULL;
+        pv_auto_free char *text = NULL;
         size_t len = 0;
-        bool inside = false;
         if (fd < 0 || pv_file_read_at(fd, name, CONFIG_MAX, &text, &len, &ignored) < 0)
-                return NULL;
+                return false;
         char *rest = text;
         for (char *line; (line = strsep(&rest, "\n"));) {
                 line += strspn(line, " \t");
-                const char *found = inside ? value_of(line, key) : NULL;
                 if (*line == '[')
-                        inside = is_section(line, section);
-                if (found) {
-                        free(value);
-                        value = decode(found);
-                }
+                        read_section(line, &section);
+                else
+                        read_entry(line, &section, each, ctx);
         }
-        return pv_steal(&value);
+        section_fini(&section);
+        return true;
+}
+
+struct wanted {
+        const char *section, *key;
+        char *value;
+};
+
+static void take_wanted(void *ctx, const char *section, const char *sub, const char *key, const char *value)
+{
+        struct wanted *w = ctx;
+        if (sub || strcasecmp(section, w->section) != 0 || strcasecmp(key, w->key) != 0)
+                return;
+        free(w->value);
+        w->value = value ? pv_strdup(value) : NULL;
+}
+
+char *pv_gitconfig_get(const char *dir, const char *name, const char *section, const char *key)
+{
+        struct wanted w = { .section = section, .key = key };
+        (void)pv_gitconfig_each(dir, name, take_wanted, &w);
+        return w.value;
 }

@@ -235,3 +235,68 @@ void pv_kept_add_caches(struct pv_plan *plan, const struct pv_profile *profile, 
         if (plan->caches.n == 0)
                 pv_plan_forget_caches(plan);
 }
+
+/*
+ * Where toolchains live in a home directory, and what they need besides. What belongs here: programs that a package
+ * manager of the person's installed. What is secret in them is a credential store (presets.c) and stays hidden.
+ */
+static const char *const toolchains[][8] = {
+        { ".cargo", ".rustup" },
+        { ".rustup" },
+        { ".local/bin", ".local/lib", ".local/pipx", ".local/share/pipx", ".local/share/uv", ".local/share/claude",
+          ".local/share/cursor-agent" },
+        { ".nvm" },
+        { ".fnm" },
+        { ".local/share/fnm" },
+        { ".local/share/mise" },
+        { ".local/share/pnpm" },
+        { ".nodenv" },
+        { ".volta" },
+        { ".npm-global" },
+        { ".bun" },
+        { ".deno" },
+        { ".pyenv" },
+        { ".rye" },
+        { ".rbenv" },
+        { ".asdf" },
+        { ".sdkman" },
+        { ".jenv" },
+        { ".goenv" },
+        { ".dotnet" },
+        { ".ghcup" },
+        { ".cabal" },
+        { ".opam" },
+        { ".juliaup" },
+        { ".foundry" },
+};
+
+/* dir is a directory of PATH, relative to HOME. */
+static void add_toolchains_of(struct pv_plan *p, const char *dir)
+{
+        for (size_t i = 0; i < sizeof toolchains / sizeof *toolchains; i++) {
+                size_t n = strlen(toolchains[i][0]);
+                if (strncmp(dir, toolchains[i][0], n) != 0 || (dir[n] != '\0' && dir[n] != '/'))
+                        continue;
+                for (size_t k = 0; k < sizeof *toolchains / sizeof **toolchains && toolchains[i][k]; k++) {
+                        pv_auto_free char *path = pv_path_join(p->home, toolchains[i][k]);
+                        if (look(p->home, toolchains[i][k]) == FOUND_DIR && !in_the_way(p, path) &&
+                            !pv_strv_has(&p->toolchains, toolchains[i][k]))
+                                pv_strv_add(&p->toolchains, toolchains[i][k]);
+                }
+        }
+}
+
+void pv_kept_add_toolchains(struct pv_plan *plan, const char *path_list)
+{
+        size_t n = strlen(plan->home);
+        if (plan->home_mode != PV_HOME_EMPTY)
+                return;
+        for (const char *at = path_list; at && *at;) {
+                size_t len = strcspn(at, ":");
+                pv_auto_free char *dir = pv_strndup(at, len);
+                at += len + (at[len] == ':');
+                pv_auto_free char *real = dir[0] == '/' ? realpath(dir, NULL) : NULL;
+                if (real && strncmp(real, plan->home, n) == 0 && real[n] == '/')
+                        add_toolchains_of(plan, real + n + 1);
+        }
+}

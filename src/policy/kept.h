@@ -30,6 +30,12 @@ void pv_kept_add_profile(struct pv_plan *plan, const struct pv_profile *profile,
  */
 void pv_kept_add_caches(struct pv_plan *plan, const struct pv_profile *profile, const char *store);
 
+/*
+ * In an empty HOME: the toolchains that PATH names a directory of (~/.cargo for ~/.cargo/bin), whole, since what lies in
+ * their bin directories leads to the rest of them. path_list: the person's PATH or NULL.
+ */
+void pv_kept_add_toolchains(struct pv_plan *plan, const char *path_list);
+
 /* The directory of a workspace's caches, and that of all. The caller's. */
 char *pv_kept_caches_of(const char *store, const char *workspace);
 char *pv_kept_caches(const char *store);

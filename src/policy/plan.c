@@ -67,6 +67,7 @@ void pv_plan_free(struct pv_plan *plan)
                 free(plan->services[i].path);
         }
         free(plan->services);
+        pv_strv_fini(&plan->toolchains);
         free(plan->profile.name);
         free(plan->profile.path);
         free(plan->profile.inner_sandbox);

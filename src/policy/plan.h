@@ -128,11 +128,12 @@ struct pv_plan {
         struct pv_plan_profile profile;
         struct pv_kept *state; /* of the agent, for all its runs */
         size_t n_state;
-        struct pv_strv caches;  /* relative to home: one layer over the host's for each workspace */
-        char *cache_dir;        /* where that layer is, in the store; NULL: no caches */
-        struct pv_strv devices; /* more than the minimal /dev */
-        struct pv_strv hidden;  /* paths that no view may show: the job store, a --stage directory */
-        struct pv_strv masks;   /* credential stores, relative to home, hidden under PV_HOME_COW */
+        struct pv_strv caches;     /* relative to home: one layer over the host's for each workspace */
+        char *cache_dir;           /* where that layer is, in the store; NULL: no caches */
+        struct pv_strv toolchains; /* relative to home: shown in an EMPTY one, copy-on-write, thrown away */
+        struct pv_strv devices;    /* more than the minimal /dev */
+        struct pv_strv hidden;     /* paths that no view may show: the job store, a --stage directory */
+        struct pv_strv masks;      /* credential stores, relative to home, hidden under PV_HOME_COW */
 
         struct pv_strv env;          /* NAME=VALUE, all that the command gets; never written to a file */
         struct pv_strv env_passed;   /* names asked for with --pass-env that were present */
