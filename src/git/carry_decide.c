@@ -209,10 +209,29 @@ static int decide_named(struct pv_carry *c, struct pv_carry_ref *r, const char *
         return 0;
 }
 
+/* A branch of anything else git would not make. */
+static int is_commit(struct pv_carry *c, const char *id, bool *yes, struct pv_err *err)
+{
+        const char *const words[] = { "cat-file", "-t", id, NULL };
+        const struct pv_git_call call = { .words = words };
+        pv_auto_git_answer a = { 0 };
+        if (pv_git_host_run(&c->host, &call, &a, NULL, err) < 0)
+                return -1;
+        *yes = a.exit_code == 0 && pv_streq(a.text, "commit\n");
+        return 0;
+}
+
 static int decide_ref(struct pv_carry *c, struct pv_carry_ref *r, const struct pv_git_start *start,
                       const struct pv_carry_options *o, struct pv_err *err)
 {
         const char *was = pv_carry_at_start(start, r->name);
+        bool commit = true;
+        if (*r->new_id && !pv_str_has_prefix(r->name, PV_TAGS) && is_commit(c, r->new_id, &commit, err) < 0)
+                return -1;
+        if (!commit) {
+                leave(r, "is no commit");
+                return 0;
+        }
         if (o->branch)
                 return decide_named(c, r, o->branch, err);
         if (!*r->new_id) {

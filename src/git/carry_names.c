@@ -34,10 +34,18 @@ static const char *short_of(const char *name)
                                                   : name;
 }
 
+/* Nothing that a terminal would not show as it is. */
+static bool is_printable(const char *name)
+{
+        pv_auto_str shown = { 0 };
+        pv_str_put_safe(&shown, name);
+        return pv_streq(shown.s, name);
+}
+
 bool pv_carry_is_sane(const char *name)
 {
         const char *s = short_of(name);
-        if (s == name || strlen(name) > 1000 || is_ambiguous(s))
+        if (s == name || strlen(name) > 1000 || is_ambiguous(s) || !is_printable(name))
                 return false;
         for (;;) {
                 size_t n = strcspn(s, "/");

@@ -285,10 +285,28 @@ static int renew_start(const struct pv_commits *c, bool back, struct pv_err *err
         return n ? pv_git_start_renew(pv_stage_dirfd(c->stage).fd, seen, n, err) : 0;
 }
 
-static int move_one(struct pv_commits *c, struct pv_carry *item, struct pv_err *err)
+/* References that will not move: the files stay, as changes that nobody committed. */
+static void give_up(struct pv_carry *item)
 {
-        if (pv_carry_any(item) && pv_carry_move_refs(item, c->job, err) < 0)
-                return -1;
+        for (size_t i = 0; i < item->n_refs; i++) {
+                if (!item->ref[i].dest || item->ref[i].landed)
+                        continue;
+                pv_freep(&item->ref[i].dest);
+                item->ref[i].here = false;
+                item->ref[i].why = "could not be moved";
+        }
+}
+
+/* recovering: it was tried before; a reference that still does not move must not hold up everything else for ever. */
+static int move_one(struct pv_commits *c, struct pv_carry *item, bool recovering, struct pv_err *err)
+{
+        if (pv_carry_any(item) && pv_carry_move_refs(item, c->job, err) < 0) {
+                if (!recovering)
+                        return -1;
+                pv_err_clear(err);
+                give_up(item);
+                c->gave_up = true;
+        }
         if (pv_carry_here(item) && (pv_carry_lock(item, c->job, err) < 0 || pv_carry_set_index(item, false, err) < 0))
                 return -1;
         pv_carry_unlock(item, c->job);
@@ -314,11 +332,11 @@ static int name_it(struct pv_commits *c, struct pv_err *err)
         return pv_err_set(err, PV_ERR_STATE, 0, "commits: too many batches");
 }
 
-static int finish(struct pv_commits *c, struct pv_err *err)
+static int finish(struct pv_commits *c, bool recovering, struct pv_err *err)
 {
         int dir = pv_stage_dirfd(c->stage).fd;
         for (size_t i = 0; i < c->n; i++)
-                if (move_one(c, &c->item[i], err) < 0)
+                if (move_one(c, &c->item[i], recovering, err) < 0)
                         return -1;
         if (renew_start(c, false, err) < 0 || (!*c->id && name_it(c, err) < 0) ||
             write_record(c, PHASE_MOVING, err) < 0)
@@ -367,7 +385,7 @@ int pv_commits_land(struct pv_commits *c, struct pv_changes *changes, const bool
         if (r < 0)
                 pv_commits_abandon(c);
         c->recorded = false;
-        if (r == 0 && (write_record(c, PHASE_MOVING, err) < 0 || finish(c, err) < 0)) {
+        if (r == 0 && (write_record(c, PHASE_MOVING, err) < 0 || finish(c, false, err) < 0)) {
                 r = pv_err_wrap(err, "the files are published, but the commits are not all in place");
                 (void)pv_err_hint(err, "nothing is lost: the next command on this job finishes it");
         }
@@ -414,8 +432,12 @@ static int recover_landing(struct pv_commits *c, enum phase phase, const char **
         }
         if (published && !*c->batch)
                 (void)snprintf(c->batch, sizeof c->batch, "%s", newest);
-        *did = "an import of commits that was cut short was finished";
-        return finish(c, err);
+        if (finish(c, true, err) < 0)
+                return -1;
+        *did = c->gave_up
+                       ? "commits whose import was cut short could not all be brought over: some references do not move"
+                       : "an import of commits that was cut short was finished";
+        return 0;
 }
 
 static int recover_undo(struct pv_commits *c, const char **did, struct pv_err *err)
