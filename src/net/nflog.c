@@ -107,22 +107,27 @@ static void read_message(const uint8_t *m, size_t n, void (*each)(void *, const 
         }
 }
 
+void pv_nflog_parse(const uint8_t *buf, size_t n, void (*each)(void *ctx, const struct pv_nflog_packet *p), void *ctx)
+{
+        struct nlmsghdr h;
+        for (size_t at = 0; n - at >= sizeof h;) {
+                memcpy(&h, buf + at, sizeof h);
+                if (h.nlmsg_len < sizeof h || h.nlmsg_len > n - at)
+                        return;
+                if (h.nlmsg_type == (NFNL_SUBSYS_ULOG << 8 | NFULNL_MSG_PACKET))
+                        read_message(buf + at, h.nlmsg_len, each, ctx);
+                if (NLMSG_ALIGN(h.nlmsg_len) > n - at)
+                        return;
+                at += NLMSG_ALIGN(h.nlmsg_len);
+        }
+}
+
 bool pv_nflog_read(int fd, void (*each)(void *ctx, const struct pv_nflog_packet *p), void *ctx)
 {
         uint8_t buf[8192];
         ssize_t got = recv(fd, buf, sizeof buf, MSG_DONTWAIT);
         if (got < 0)
                 return errno == EINTR || errno == ENOBUFS; /* some were lost: the next are not */
-        struct nlmsghdr h;
-        for (size_t at = 0, n = (size_t)got; n - at >= sizeof h;) {
-                memcpy(&h, buf + at, sizeof h);
-                if (h.nlmsg_len < sizeof h || h.nlmsg_len > n - at)
-                        break;
-                if (h.nlmsg_type == (NFNL_SUBSYS_ULOG << 8 | NFULNL_MSG_PACKET))
-                        read_message(buf + at, h.nlmsg_len, each, ctx);
-                if (NLMSG_ALIGN(h.nlmsg_len) > n - at)
-                        break;
-                at += NLMSG_ALIGN(h.nlmsg_len);
-        }
+        pv_nflog_parse(buf, (size_t)got, each, ctx);
         return got > 0;
 }

@@ -33,6 +33,10 @@ struct pv_nflog_packet {
 /* Reads one datagram of the socket: calls each for every packet in it. False when there was none. */
 bool pv_nflog_read(int fd, void (*each)(void *ctx, const struct pv_nflog_packet *p), void *ctx);
 
+/* The messages of such a datagram. */
+void pv_nflog_parse(const uint8_t *bytes, size_t n, void (*each)(void *ctx, const struct pv_nflog_packet *p),
+                    void *ctx);
+
 /* The packet's destination; false when it is no whole IP header. */
 bool pv_nflog_parse_packet(const uint8_t *bytes, size_t n, struct pv_nflog_packet *out);
 

@@ -37,6 +37,7 @@ struct queue {
 struct pv_resolver {
         struct lookup *bucket[BUCKETS];
         size_t n_under_way, n_known;
+        size_t threads, most_threads; /* started when there is work for one more */
         int event;
         pthread_mutex_t mutex; /* guards the queues */
         pthread_cond_t asked_more;
@@ -119,25 +120,34 @@ static void *work(void *arg)
 int pv_resolver_new(unsigned threads, struct pv_resolver **out, struct pv_err *err)
 {
         struct pv_resolver *r = pv_calloc(1, sizeof *r);
-        pthread_attr_t attr;
+        r->most_threads = threads;
         r->asked.end = &r->asked.first;
         r->answered.end = &r->answered.first;
         r->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-        int e = r->event < 0 ? errno : 0;
         (void)pthread_mutex_init(&r->mutex, NULL);
         (void)pthread_cond_init(&r->asked_more, NULL);
+        if (r->event < 0) {
+                free(r);
+                return pv_err_set(err, PV_ERR_SYS, errno, "start the resolver");
+        }
+        *out = r;
+        return 0;
+}
+
+/* Most runs ask for a name or two, and many for none. False: there is no thread at all. */
+static bool have_thread(struct pv_resolver *r)
+{
+        pthread_attr_t attr;
+        pthread_t thread;
+        if (r->threads == r->most_threads || r->threads >= r->n_under_way)
+                return true;
         (void)pthread_attr_init(&attr);
         (void)pthread_attr_setstacksize(&attr, STACK);
         (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-        for (unsigned i = 0; e == 0 && i < threads; i++) {
-                pthread_t thread;
-                e = pthread_create(&thread, &attr, work, r);
-        }
+        if (pthread_create(&thread, &attr, work, r) == 0)
+                r->threads++;
         (void)pthread_attr_destroy(&attr);
-        if (e != 0) /* r stays: a thread may use it already, and the process ends over this */
-                return pv_err_set(err, PV_ERR_SYS, e, "start the resolver");
-        *out = r;
-        return 0;
+        return r->threads > 0;
 }
 
 int pv_resolver_fd(const struct pv_resolver *r)
@@ -183,10 +193,15 @@ static struct lookup *start(struct pv_resolver *r, const char *name)
         struct lookup **bucket = bucket_of(r, name);
         l->next_in_bucket = *bucket;
         *bucket = l;
+        bool asked = have_thread(r);
+        if (!asked)
+                l->answer = (struct pv_resolved){ .status = PV_RESOLVE_FAILED };
         (void)pthread_mutex_lock(&r->mutex);
-        put(&r->asked, l);
+        put(asked ? &r->asked : &r->answered, l);
         (void)pthread_cond_signal(&r->asked_more);
         (void)pthread_mutex_unlock(&r->mutex);
+        if (!asked)
+                (void)eventfd_write(r->event, 1);
         return l;
 }
 

@@ -37,7 +37,7 @@ struct pv_resolve_wait {
 
 struct pv_resolver; /* opaque */
 
-/* Starts the threads. */
+/* At most that many threads, each started when it is needed. */
 int pv_resolver_new(unsigned threads, struct pv_resolver **out, struct pv_err *err);
 /* Readable when answers are there: pv_resolver_deliver() then. */
 int pv_resolver_fd(const struct pv_resolver *r);

@@ -25,6 +25,7 @@ struct target {
         char *why;
         bool by_rule; /* an allow rule would not help: a deny rule or a special address refuses */
         bool private; /* ... a private one, by name */
+        bool by_file; /* the configuration file's list is what does not name it */
         struct target *next_in_bucket;
 };
 
@@ -169,6 +170,8 @@ void pv_tally_note(struct pv_tally *t, const struct pv_flow_record *r)
         if (!e->why && why && e->state != REACHED)
                 e->why = pv_strdup(why);
         e->by_rule |= r->verdict && r->verdict->kind != PV_VERDICT_NOT_ALLOWED;
+        e->by_file |=
+                r->verdict && r->verdict->kind == PV_VERDICT_NOT_ALLOWED && pv_streq(r->verdict->layer, PV_LAYER_USER);
         e->private |=
                 r->verdict && r->name && r->verdict->kind == PV_VERDICT_SPECIAL && strstr(r->verdict->what, "private");
         t->bytes_out += r->bytes_out;
@@ -186,10 +189,11 @@ static json_t *target_json(const struct target *e)
         pv_auto_str allow = { 0 };
         if (e->state == REFUSED && !e->by_rule) {
                 bool v6 = strchr(e->name, ':');
-                pv_str_putf(&allow, "--overlaynet-allow %s%s%s", v6 && e->port ? "[" : "", e->name,
-                            v6 && e->port ? "]" : "");
+                pv_str_putf(&allow, "%s %s%s%s", e->by_file ? "overlaynet-allow:" : "--overlaynet-allow",
+                            v6 && e->port ? "[" : "", e->name, v6 && e->port ? "]" : "");
                 if (e->port)
                         pv_str_putf(&allow, ":%u", e->port);
+                pv_str_put(&allow, e->by_file ? " in the configuration file" : "");
         }
         if (e->private)
                 pv_str_put(&allow, "--overlaynet-allow-private-ips");
