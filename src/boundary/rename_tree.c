@@ -21,6 +21,7 @@
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include "base/fd.h"
+#include "base/names.h"
 #include "base/syscall.h"
 
 /* Two descriptors a level. */
@@ -239,7 +240,7 @@ static int build_beside(int old_parent, const char *old_name, int parent, char t
 {
         static unsigned count;
 
-        (void)snprintf(temporary, 64, ".pvisor-rename-%d-%u", (int)getpid(), count++);
+        (void)snprintf(temporary, 64, PV_NAME_RENAMING "%d-%u", (int)getpid(), count++);
         if (build(old_parent, old_name, parent, temporary, 0) == 0)
                 return 0;
         int error = errno;

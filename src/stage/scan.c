@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
+#include "base/names.h"
 #include "base/syscall.h"
 #include "base/whiteout.h"
 #include "stage/layers.h"
@@ -342,6 +343,11 @@ static int look_up(struct walk *w, struct level *l, struct pv_scan_entry *e, str
         return pv_facts_exist(&e->now) || pv_facts_exist(&e->host); /* else a whiteout over nothing */
 }
 
+static bool is_unfinished(const struct pv_scan_entry *e)
+{
+        return S_ISDIR(e->now.mode) && !pv_facts_exist(&e->host) && pv_str_has_prefix(e->name, PV_NAME_RENAMING);
+}
+
 /* One name of the level on top of the stack; enters it when it is a directory that matters. */
 static int scan_entry(struct walk *w, const char *name)
 {
@@ -350,6 +356,12 @@ static int scan_entry(struct walk *w, const char *name)
         struct pv_scan_entry e = { .staged_dir = -1, .host_dir = l->host, .layer = l->layer };
         name_entry(w, l, name, &e);
         int r = look_up(w, l, &e, &child);
+        if (r > 0 && is_unfinished(&e)) {
+                if (w->v->unfinished)
+                        pv_strv_add(w->v->unfinished, e.path);
+                fini_level(w, &child);
+                return 0;
+        }
         if (r > 0) {
                 if (!(e.flags & PV_SCAN_TOO_LONG))
                         add_host(&e, &child, &e.flags);

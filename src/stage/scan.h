@@ -38,6 +38,11 @@ struct pv_scan_visitor {
         int (*visit)(void *ctx, const struct pv_scan_entry *e, struct pv_err *err);
         void *ctx;
         struct pv_arena *text; /* for targets of links; the walk leaves them there */
+        /*
+         * Directories whose renaming was cut off when the command was killed (PV_NAME_RENAMING) are not told of, nor is
+         * what is in them; their paths are added here, unless it is NULL.
+         */
+        struct pv_strv *unfinished;
 };
 
 int pv_scan_root(struct pv_stage *s, size_t root, const struct pv_scan_visitor *v, struct pv_err *err);

@@ -120,10 +120,27 @@ static void test_two_roots_are_two_lists_in_one(void **state)
         fixture_free(f);
 }
 
+/* The helper that renames directories by hand is killed with the command. */
+static void test_a_renaming_that_was_cut_off(void **state)
+{
+        struct fixture *f = fixture_make("mkdir d; echo a >d/a; echo b >d/b");
+        fixture_run_and_seal(f,
+                             "mkdir .pvisor-rename-7-0 d/.pvisor-rename-7-1 .pvisor-rename-7-0/sub\n"
+                             "ln d/a .pvisor-rename-7-0/sub/a; chmod 500 .pvisor-rename-7-0; echo c >>d/b\n"
+                             "echo mine >.pvisor-rename-8-0",
+                             NULL);
+        pv_auto_free char *changes = fixture_changes(f);
+        assert_string_equal(changes, "A .pvisor-rename-8-0\nM d/b\n");
+        pv_auto_free char *seen = fixture_look(f, "find . -mindepth 1 | sort");
+        assert_string_equal(seen, "./.pvisor-rename-8-0\n./d\n./d/a\n./d/b\n");
+        fixture_free(f);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_a_tree_deeper_than_any_path),
+                cmocka_unit_test(test_a_renaming_that_was_cut_off),
                 cmocka_unit_test(test_deep_trees_in_many_layers_and_closed_directories),
                 cmocka_unit_test(test_a_directory_of_many_names),
                 cmocka_unit_test(test_two_roots_are_two_lists_in_one),

@@ -6,7 +6,9 @@
  * 1 MiB (docs/decisions/0041). Nothing is synced: see startclock.c.
  */
 #include "stage/apply.h"
+#include "base/path.h"
 #include "stage/baseline.h"
+#include "stage/layers.h"
 #include "stage/scan.h"
 #include "stage/state.h"
 
@@ -46,11 +48,24 @@ static int seal_passed(void *ctx, const char *path, const struct pv_preimage *p,
         return pv_preimages_put(s->out, path, p, err);
 }
 
+/* What cannot be removed now is not shown either. */
+static void remove_unfinished(struct pv_stage *s, size_t root, const struct pv_strv *paths)
+{
+        for (size_t i = 0; i < paths->n; i++) {
+                struct pv_err ignored = PV_ERR_INIT;
+                const char *name = NULL;
+                pv_auto_pathfd parent = PV_PATHFD_INIT;
+                if (pv_path_open_parent(pv_layer_fd(s, root, s->n_layers - 1), paths->v[i], &parent, &name) == 0)
+                        (void)pv_path_remove_tree(parent.fd, name, &ignored);
+        }
+}
+
 static int try_root(struct sealing *seal, struct pv_stage *s, size_t root, struct pv_pathfd view, struct pv_err *err)
 {
         pv_auto_free char *file = pv_baseline_file(root);
         pv_auto_arena text = { 0 };
-        struct pv_scan_visitor v = { .visit = seal_entry, .ctx = seal, .text = &text };
+        pv_auto_strv unfinished = { 0 };
+        struct pv_scan_visitor v = { .visit = seal_entry, .ctx = seal, .text = &text, .unfinished = &unfinished };
         if (pv_baseline_open(s, root, view, PV_BASELINE_HASH | PV_BASELINE_KEEP, &seal->base, err) < 0)
                 return -1;
         int r = pv_preimages_create(s->fd.fd, file, s->runs, &seal->out, err);
@@ -63,6 +78,8 @@ static int try_root(struct sealing *seal, struct pv_stage *s, size_t root, struc
                 r = pv_preimages_finish(pv_steal(&seal->out), PV_PREIMAGE_CACHED, err);
         pv_preimages_abandon(pv_steal(&seal->out));
         pv_baseline_close(pv_steal(&seal->base));
+        if (r == 0)
+                remove_unfinished(s, root, &unfinished);
         return r;
 }
 
