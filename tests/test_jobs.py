@@ -501,3 +501,16 @@ def test_a_list_in_a_pipe_has_short_lines(pvisor, plain):
     lines = pvisor("list", cwd=plain).out.splitlines()
     assert len(lines) == 2 and all(len(line) < 220 for line in lines), lines
     assert "\x1b" not in lines[1]
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("kind", ["ext4", "xfs"])  # btrfs writes nothing in place
+def test_a_job_that_filled_the_disk_of_its_stage_has_ended(kind, pvisor, plain, environment, mount_filesystem):
+    environment["PVISOR_HOME"] = str(mount_filesystem(kind) / "store")
+    filling = "i=0; while dd if=/dev/zero of=big$i bs=1M count=64 2>/dev/null; do i=$((i + 1)); done; " \
+        "i=0; while echo x > small$i; do i=$((i + 1)); [ $i -lt 5000 ] || break; done 2>/dev/null; exit 7"
+    pvisor("run", "-q", "--stage", "--", "sh", "-c", filling, cwd=plain, code=7, timeout=100)
+    status = json.loads(pvisor("status", "--json", cwd=plain).out)
+    assert (status["state"], status["exit_code"]) == ("ended", 7)
+    pvisor("drop", cwd=plain)
+    pvisor("run", "-q", "--stage", "--", "true", cwd=plain)

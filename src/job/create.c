@@ -209,7 +209,10 @@ int pv_job_end(struct pv_live_job *live, const struct pv_job_end *end, struct pv
         pv_job_event(job, pv_job_state_name(job->state),
                      json_pack("{s:s?, s:i, s:o}", "end", job->end, "exit_code", job->exit_code, "failure",
                                pv_json_bytes(job->failure)));
-        return pv_job_state_write(dir, job, err);
+        if (pv_job_state_write(dir, job, err) == 0)
+                return 0;
+        (void)pv_job_lock_note_end(live->lock, job); /* else it would read as lost */
+        return -1;
 }
 
 void pv_live_job_fini(struct pv_live_job *live)

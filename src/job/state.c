@@ -79,12 +79,43 @@ static int read_lock_text(int dirfd, pid_t *pid, uint64_t *start, struct pv_err 
         pv_auto_free char *text = NULL;
         size_t n = 0;
         int p = 0;
-        if (pv_file_read_at(dirfd, PV_JOB_LOCK, 128, &text, &n, err) < 0)
+        if (pv_file_read_at(dirfd, PV_JOB_LOCK, 256, &text, &n, err) < 0)
                 return -1;
         if (sscanf(text, "%d %" SCNu64, &p, start) != 2 || p <= 0 || *start == 0)
                 return pv_err_set(err, PV_ERR_INPUT, 0, "lock: does not name its process");
         *pid = p;
         return 0;
+}
+
+/*
+ * How the job ended, for a full file system: the lock has its block already. Behind the process:
+ * "STATE END CODE NANOSECONDS".
+ */
+int pv_job_lock_note_end(int lock, const struct pv_job *job)
+{
+        char text[96];
+        struct stat st;
+        int n = snprintf(text, sizeof text, "%s %s %d %lld\n", pv_job_state_name(job->state), job->end ? job->end : "-",
+                         job->exit_code, (long long)job->ended.tv_sec * 1000000000 + job->ended.tv_nsec);
+        return fstat(lock, &st) == 0 && pwrite(lock, text, (size_t)n, st.st_size) == n ? 0 : -1;
+}
+
+static bool read_noted_end(int dirfd, struct pv_job *job)
+{
+        struct pv_err ignored = PV_ERR_INIT;
+        pv_auto_free char *text = NULL;
+        char state[16], end[16];
+        long long ended = 0;
+        size_t n = 0;
+        int code = -1;
+        if (pv_file_read_at(dirfd, PV_JOB_LOCK, 256, &text, &n, &ignored) < 0 ||
+            sscanf(text, "%*d %*u %15s %15s %d %lld", state, end, &code, &ended) != 4)
+                return false;
+        job->state = pv_streq(state, "failed") ? PV_JOB_FAILED : PV_JOB_ENDED;
+        job->end = end_name(end);
+        job->exit_code = code;
+        job->ended = (struct timespec){ .tv_sec = ended / 1000000000, .tv_nsec = ended % 1000000000 };
+        return ended > 0;
 }
 
 int pv_job_open_supervisor(const struct pv_job *job, pid_t *pid, int *pidfd, struct pv_err *err)
@@ -217,7 +248,7 @@ int pv_job_state_read(int dirfd, struct pv_job *job, struct pv_err *err)
         }
         if (!found && try_read(dirfd, job, &found, err) < 0) /* it may have ended between the two looks */
                 return -1;
-        if (!found)
+        if (!found && !read_noted_end(dirfd, job))
                 job->state = PV_JOB_LOST;
         return 0;
 }

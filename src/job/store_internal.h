@@ -33,6 +33,8 @@ bool pv_job_is_id(const char *text);
 int pv_job_lock_take(int dirfd, int *lock, struct pv_err *err);
 /* True while somebody holds it. */
 bool pv_job_lock_is_held(int dirfd);
+/* Notes in the lock, which needs no room, how the job ended; read where there is no state.json. -1: not even that. */
+int pv_job_lock_note_end(int lock, const struct pv_job *job);
 
 /* Fills state, ended, exit_code, end, failure, changes, applied and dropped. */
 int pv_job_state_read(int dirfd, struct pv_job *job, struct pv_err *err);
