@@ -100,6 +100,8 @@ static const int calls[] = {
         SCMP_SYS(truncate),
         SCMP_SYS(ftruncate),
         SCMP_SYS(fadvise64),
+        SCMP_SYS(inotify_add_watch),
+        SCMP_SYS(inotify_rm_watch),
         /* names */
         SCMP_SYS(getdents64),
         SCMP_SYS(mkdirat),

@@ -50,6 +50,9 @@ struct pv_fuse_node {
         uint64_t real_ino, real_dev;     /* of what is not a directory: what it was when it was looked up */
         struct pv_fuse_node *next_upper; /* chain of the table by real_ino */
         int fd;                          /* O_PATH of what has lost its last name; -1 */
+        int wd;                          /* of a directory: its watch (watch.c); 0: none */
+        bool watch_tried;
+        bool no_capability; /* in the upper, and known to have no security.capability, which is asked at each write */
         /* What the kernel's cache of it is worth: the state at the last open. */
         struct timespec opened_ctime;
         off_t opened_size;
@@ -88,7 +91,11 @@ struct pv_fuse_fs {
         uint32_t own_uid, own_gid; /* what a foreign id is shown as */
         dev_t dev[16];             /* file systems seen, in order: the first is the host's directory's */
         size_t n_devs;
-        double short_s, long_s; /* how long the kernel may keep what the host can change, and what it cannot */
+        /* How long the kernel may keep what the host can change, unwatched and watched, and what it cannot. */
+        double short_s, watched_s, long_s;
+        int inotify;
+        struct pv_fuse_node **watched; /* by watch descriptor */
+        size_t n_watched;
         struct pv_fuse_node root_node;
         struct pv_fuse_name **names;
         size_t n_names, names_cap;
@@ -207,6 +214,15 @@ int pv_fuse_make_opaque(int dirfd, const char *name);
 int pv_fuse_probe_upper(struct pv_fuse_fs *fs);
 /* A descriptor (O_PATH) of a node of the upper layer that stays when its names go. */
 int pv_fuse_hold(struct pv_fuse_fs *fs, struct pv_fuse_node *n);
+
+/* ---- watch.c: what the host changes ---- */
+
+int pv_fuse_watch_open(struct pv_fuse_fs *fs);
+/* Watches the host's directory at the place, before anything in it is told, once. */
+void pv_fuse_watch(struct pv_fuse_place *p);
+void pv_fuse_unwatch(struct pv_fuse_fs *fs, struct pv_fuse_node *dir);
+/* A thread's. Unlocked. */
+void *pv_fuse_watch_run(void *fs);
 
 /* ---- ids.c ---- */
 

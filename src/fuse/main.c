@@ -54,11 +54,13 @@
 #include "fuse/keeper.h"
 #include "fuse/ops.h"
 
-#define FD_CHANNEL    3
-#define THREADS       4
-#define HOST_SECONDS  1.0
-#define LAYER_SECONDS 86400.0
-#define QUESTION_MAX  65536
+#define FD_CHANNEL 3
+#define THREADS    4
+/* What inotify does not tell of the host's is seen that late; and the same where nothing is watched. */
+#define WATCHED_SECONDS 10.0
+#define HOST_SECONDS    1.0
+#define LAYER_SECONDS   86400.0
+#define QUESTION_MAX    65536
 
 static const struct fuse_lowlevel_ops operations = {
         .init = pv_fuse_op_init,
@@ -102,8 +104,8 @@ static const struct fuse_lowlevel_ops operations = {
 void pv_fuse_op_init(void *userdata, struct fuse_conn_info *conn)
 {
         unsigned want = FUSE_CAP_ASYNC_READ | FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_DONT_MASK | FUSE_CAP_PARALLEL_DIROPS |
-                        FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_AUTO_INVAL_DATA |
-                        FUSE_CAP_POSIX_ACL | FUSE_CAP_ASYNC_DIO | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_READ;
+                        FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_POSIX_ACL | FUSE_CAP_ASYNC_DIO |
+                        FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_READ;
         (void)userdata;
         conn->want = conn->capable & want;
         conn->time_gran = 1;
@@ -230,9 +232,12 @@ static int begin(struct pv_fuse_fs *fs, char **argv, int *fuse, struct pv_err *e
         fs->own_uid = geteuid();
         fs->own_gid = getegid();
         fs->short_s = HOST_SECONDS;
+        fs->watched_s = WATCHED_SECONDS;
         fs->long_s = LAYER_SECONDS;
         if (pthread_mutex_init(&fs->lock, NULL) != 0 || pv_fuse_nodes_init(fs) < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "look at the staged directory");
+        if (pv_fuse_watch_open(fs) < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "inotify");
         if (fs->writable && pv_fuse_probe_upper(fs) < 0)
                 return pv_err_set(err, PV_ERR_UNSUPPORTED, errno,
                                   "the stage's file system takes neither whiteouts nor extended attributes");
@@ -293,7 +298,9 @@ static struct fuse_session *open_session(struct pv_fuse_fs *fs, int fuse, struct
 
 static int start_threads(struct pv_fuse_fs *fs, pthread_t *thread, pthread_t *witness, struct pv_err *err)
 {
-        if (pthread_create(witness, NULL, testify, fs) != 0)
+        pthread_t watcher;
+        if (pthread_create(witness, NULL, testify, fs) != 0 ||
+            pthread_create(&watcher, NULL, pv_fuse_watch_run, fs) != 0)
                 return pv_err_set(err, PV_ERR_SYS, 0, "start a thread");
         for (int i = 0; i < THREADS; i++)
                 if (pthread_create(&thread[i], NULL, serve, fs->session) != 0)

@@ -156,7 +156,9 @@ static void free_if_unused(struct pv_fuse_fs *fs, struct pv_fuse_node *n)
                 free_if_unused(fs, name->dir);
                 free(name);
         }
-        if (!S_ISDIR(n->type) && n->upper)
+        if (S_ISDIR(n->type))
+                pv_fuse_unwatch(fs, n);
+        else if (n->upper)
                 remove_upper(fs, n);
         pv_fd_closep(&n->fd);
         free(n);

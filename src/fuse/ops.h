@@ -17,10 +17,10 @@ static inline fuse_ino_t pv_fuse_ino_of(const struct pv_fuse_fs *fs, const struc
 /* Locked: the node of what was found, made when it is new; no look-up is counted yet. */
 struct pv_fuse_node *pv_fuse_enter(struct pv_fuse_place *p, const char *name, const struct pv_fuse_found *f);
 /* Locked: fills what the kernel is told of a node and counts the look-up. */
-void pv_fuse_tell(struct pv_fuse_fs *fs, struct pv_fuse_node *n, const struct pv_fuse_found *f,
-                  struct fuse_entry_param *e);
-/* How long what was found in this layer may be kept. */
-double pv_fuse_timeout(const struct pv_fuse_fs *fs, size_t layer);
+void pv_fuse_tell(struct pv_fuse_fs *fs, const struct pv_fuse_node *dir, struct pv_fuse_node *n,
+                  const struct pv_fuse_found *f, struct fuse_entry_param *e);
+/* How long what was found in dir (NULL: the root itself), in this layer, may be kept. */
+double pv_fuse_timeout(const struct pv_fuse_fs *fs, const struct pv_fuse_node *dir, size_t layer);
 /* Locked: an open file of the node. Takes fd. */
 struct pv_fuse_handle *pv_fuse_handle_new(struct pv_fuse_node *n, int fd, bool lower);
 /* Locked: makes a file where nothing visible is, by make(dirfd, name, ctx), and gives it to who asked for it. */

@@ -47,6 +47,7 @@ static int fill(struct pv_fuse_fs *fs, struct pv_fuse_node *n, struct dir *d)
         (void)add_entry(d, "..", n->names ? n->names->dir->ino : n->ino, DT_DIR);
         if (pv_fuse_place_open(fs, n, &p) < 0)
                 return -1;
+        pv_fuse_watch(&p);
         return pv_fuse_list(&p, add_entry, d);
 }
 
@@ -119,7 +120,7 @@ static bool put_looked_up(struct reply *r, struct pv_fuse_place *p, const struct
                 return put_plus(r, name, &e, (off_t)i + 1);
         }
         struct pv_fuse_node *n = pv_fuse_enter(p, name, &f);
-        pv_fuse_tell(fs, n, &f, &e);
+        pv_fuse_tell(fs, p->dir, n, &f, &e);
         bool fits = put_plus(r, name, &e, (off_t)i + 1);
         if (!fits)
                 pv_fuse_node_forget(fs, n, 1);

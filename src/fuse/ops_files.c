@@ -151,7 +151,7 @@ static int create(fuse_req_t req, struct pv_fuse_place *p, const char *name, str
         if (pv_fuse_find(p, name, 0, &f) <= 0)
                 return -1;
         struct pv_fuse_node *n = pv_fuse_enter(p, name, &f);
-        pv_fuse_tell(fs, n, &f, e);
+        pv_fuse_tell(fs, p->dir, n, &f, e);
         fi->keep_cache = 1;
         fi->fh = (uint64_t)(uintptr_t)pv_fuse_handle_new(n, c->fd, false);
         c->fd = -1;

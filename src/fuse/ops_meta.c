@@ -31,7 +31,7 @@ static void reply_attr(fuse_req_t req, struct pv_fuse_fs *fs, struct pv_fuse_nod
         n->told_ctime = st.st_ctim;
         n->told_size = st.st_size;
         pv_fuse_show(fs, n, &st);
-        double timeout = pv_fuse_timeout(fs, layer);
+        double timeout = pv_fuse_timeout(fs, n->names ? n->names->dir : NULL, layer);
         (void)pthread_mutex_unlock(&fs->lock);
         (void)fuse_reply_attr(req, &st, timeout);
 }
@@ -220,7 +220,11 @@ void pv_fuse_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_
         pv_auto_str real = { 0 };
         (void)pthread_mutex_lock(&fs->lock);
         auto_spot s = { .place = PV_FUSE_PLACE_INIT };
-        ssize_t n = find_spot(fs, pv_fuse_node_of(fs, ino), &s);
+        struct pv_fuse_node *node = pv_fuse_node_of(fs, ino);
+        bool capability = pv_streq(name, "security.capability");
+        ssize_t n = capability && node->no_capability ? -1 : find_spot(fs, node, &s);
+        if (n < 0 && capability && node->no_capability)
+                errno = ENODATA;
         if (n == 0 && !name_in_layer(fs, s.f.layer, name, &real)) {
                 errno = ENODATA;
                 n = -1;
@@ -231,6 +235,8 @@ void pv_fuse_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_
                 n = *s.name ? lgetxattr(path.s, real.s, value, room) : getxattr(path.s, real.s, value, room);
         }
         int e = n < 0 ? attribute_error(name) : 0;
+        if (capability && e == ENODATA && node->upper) /* only a copy up brings one, and no command can set it */
+                node->no_capability = true;
         (void)pthread_mutex_unlock(&fs->lock);
         if (e)
                 (void)fuse_reply_err(req, e);

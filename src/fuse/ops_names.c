@@ -17,9 +17,11 @@ struct pv_fuse_node *pv_fuse_node_of(struct pv_fuse_fs *fs, fuse_ino_t ino)
         return ino == FUSE_ROOT_ID ? &fs->root_node : (struct pv_fuse_node *)(uintptr_t)ino; /* the kernel's word */
 }
 
-double pv_fuse_timeout(const struct pv_fuse_fs *fs, size_t layer)
+double pv_fuse_timeout(const struct pv_fuse_fs *fs, const struct pv_fuse_node *dir, size_t layer)
 {
-        return pv_fuse_is_live(fs, layer) ? fs->short_s : fs->long_s;
+        if (!pv_fuse_is_live(fs, layer))
+                return fs->long_s;
+        return dir && dir->wd > 0 ? fs->watched_s : fs->short_s;
 }
 
 static void done(fuse_req_t req, struct pv_fuse_fs *fs, int r)
@@ -90,8 +92,8 @@ struct pv_fuse_node *pv_fuse_enter(struct pv_fuse_place *p, const char *name, co
         return n;
 }
 
-void pv_fuse_tell(struct pv_fuse_fs *fs, struct pv_fuse_node *n, const struct pv_fuse_found *f,
-                  struct fuse_entry_param *e)
+void pv_fuse_tell(struct pv_fuse_fs *fs, const struct pv_fuse_node *dir, struct pv_fuse_node *n,
+                  const struct pv_fuse_found *f, struct fuse_entry_param *e)
 {
         *e = (struct fuse_entry_param){ .ino = pv_fuse_ino_of(fs, n), .attr = f->st };
         n->lookups++;
@@ -99,18 +101,18 @@ void pv_fuse_tell(struct pv_fuse_fs *fs, struct pv_fuse_node *n, const struct pv
         n->told_size = f->st.st_size;
         pv_fuse_show(fs, n, &e->attr);
         /* A directory that the host's is merged into may lose that; what is in it has times of its own. */
-        e->attr_timeout = pv_fuse_timeout(fs, f->layer);
-        e->entry_timeout = pv_fuse_timeout(fs, f->layer);
+        e->attr_timeout = e->entry_timeout = pv_fuse_timeout(fs, dir, f->layer);
 }
 
 static int look_up(struct pv_fuse_place *p, const char *name, struct fuse_entry_param *e)
 {
         struct pv_fuse_found f;
+        pv_fuse_watch(p);
         int r = pv_fuse_find(p, name, 0, &f);
         if (r > 0)
-                pv_fuse_tell(p->fs, pv_fuse_enter(p, name, &f), &f, e);
+                pv_fuse_tell(p->fs, p->dir, pv_fuse_enter(p, name, &f), &f, e);
         else if (r == 0) /* known not to be there */
-                *e = (struct fuse_entry_param){ .entry_timeout = pv_fuse_timeout(p->fs, p->dir->bottom) };
+                *e = (struct fuse_entry_param){ .entry_timeout = pv_fuse_timeout(p->fs, p->dir, p->dir->bottom) };
         return r < 0 ? -1 : 0;
 }
 
