@@ -128,3 +128,51 @@ def test_the_size_of_a_running_job_is_the_one_last_measured(running, environment
     wait_for(lambda: any(store(environment).glob("*/size")))
     assert status(pvisor, workspace)["stage_bytes"] > 3000000
     job.communicate("\n", timeout=60)
+
+
+# ---- clearing up ----
+
+def pruned(pvisor, workspace, *options):
+    told = json.loads(pvisor("prune", "--json", *options, cwd=workspace).out)
+    return {r["id"]: r for r in told["removed"]}, {k["id"]: k["why"] for k in told["kept"]}, told["size_bytes"]
+
+
+def ids(pvisor, workspace):
+    return [j["id"] for j in json.loads(pvisor("list", "--json", cwd=workspace).out)["jobs"]]
+
+
+def test_pruning_says_what_it_frees_and_that_undo_is_lost_before_it_does(pvisor, workspace):
+    pvisor("run", "-q", "--stage", "--", "sh", "-c", WRITE, cwd=workspace)
+    (workspace / "large").write_bytes(os.urandom(2000000))
+    pvisor("apply", "--all", "--overwrite", "large", cwd=workspace)
+    [job] = ids(pvisor, workspace)
+    removed, kept, _ = pruned(pvisor, workspace)
+    assert not removed and "can still be undone" in kept[job]
+    removed, kept, size = pruned(pvisor, workspace, "--applied", "--dry-run")
+    assert removed[job]["undo_lost"] and removed[job]["size_bytes"] == size > 2000000 and not kept
+    assert "could not be undone any more" in pvisor("prune", "--applied", "--dry-run", cwd=workspace).out
+    assert ids(pvisor, workspace) == [job]
+    assert not pruned(pvisor, workspace, "--applied", "--older", "14d")[0]
+    assert job in pruned(pvisor, workspace, "--applied")[0] and ids(pvisor, workspace) == []
+    assert (workspace / "large").stat().st_size == 3000000
+
+
+def test_pruning_what_was_applied_keeps_commits_that_the_host_has_not_got(pvisor, workspace):
+    pvisor("run", "-q", "--stage", "--", "sh", "-ec", "echo b >> README.md; git commit -qam agent", cwd=workspace)
+    pvisor("apply", "--all", cwd=workspace)
+    [job] = ids(pvisor, workspace)
+    removed, kept, _ = pruned(pvisor, workspace, "--applied")
+    assert not removed and "commits" in kept[job]
+    assert pruned(pvisor, workspace, "--applied", "--unapplied")[0].keys() == {job}
+
+
+def test_pruning_what_was_applied_keeps_what_another_job_stands_on(pvisor, workspace):
+    pvisor("run", "-q", "--stage", "--name", "base", "--", "sh", "-c", "echo 1 > new", cwd=workspace)
+    pvisor("fork", "base", "--", "sh", "-c", "echo 2 > more", cwd=workspace)
+    pvisor("apply", "base", "--all", cwd=workspace)
+    fork, base = ids(pvisor, workspace)
+    removed, kept, _ = pruned(pvisor, workspace, "--applied")
+    assert not removed and kept.keys() == {fork, base}
+    assert "not decided on" in kept[fork]
+    pvisor("drop", fork, cwd=workspace)
+    assert base in pruned(pvisor, workspace, "--applied")[0]

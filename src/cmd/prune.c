@@ -6,6 +6,7 @@
 #include "base/path.h"
 #include "cmd/jobs.h"
 #include "cmd/prune_caches.h"
+#include "cmd/unfetched.h"
 #include "job/remove.h"
 
 struct prune_options {
@@ -23,9 +24,9 @@ static const struct pv_opt options[] = {
         { .name = "applied",
           .type = PV_OPT_FLAG,
           .field = offsetof(struct prune_options, applied),
-          .help = "Also jobs that were applied and have nothing left but ignored files and git's own. They can then "
-                  "not "
-                  "be undone any more." },
+          .help = "Also jobs that were applied and have nothing left but ignored files. They can then not be undone "
+                  "any "
+                  "more, which is said. One with commits that the host has not got stays." },
         { .name = "unapplied",
           .type = PV_OPT_FLAG,
           .field = offsetof(struct prune_options, unapplied),
@@ -59,6 +60,21 @@ static bool is_superseded(const struct pv_job *job, const struct pv_job_removal 
                pv_clock_compare(&other->started, &job->started) > 0;
 }
 
+static bool has_commits(const struct pv_job *job)
+{
+        struct pv_err ignored = PV_ERR_INIT;
+        pv_auto_stage s = NULL;
+        pv_auto_changes changes = NULL;
+        return pv_stage_open(job->stage_dir, PV_STAGE_LOOK, &s, &ignored) == 0 &&
+               pv_changes_compute(s, &changes, &ignored) == 0 && pv_has_unfetched_commits(s, changes);
+}
+
+/* Would its removal take the way back from what was applied? */
+static bool can_be_undone(const struct pv_job *job)
+{
+        return job->stage_dir && job->applied > 0 && job->state != PV_JOB_FAILED;
+}
+
 /* Why a job stays, or NULL when it may go. */
 static const char *why_keep(const struct pv_job *job, const struct pv_job_removal *how, const struct prune_options *o)
 {
@@ -72,8 +88,11 @@ static const char *why_keep(const struct pv_job *job, const struct pv_job_remova
                 return NULL;
         if (job->dropped || job->changes == 0)
                 return job->applied == 0 || o->applied ? NULL : "it can still be undone (--applied)";
-        if (job->applied > 0 && job->pending == 0)
-                return o->applied ? NULL : "it can still be undone (--applied)";
+        if (job->applied > 0 && job->pending == 0) {
+                if (!o->applied)
+                        return "it can still be undone (--applied)";
+                return has_commits(job) ? "it has commits that were not brought over (apply --commits)" : NULL;
+        }
         return "it has changes that were not decided on (--unapplied)";
 }
 
@@ -101,15 +120,18 @@ static void note_kept(struct pruning *p, const char *id, const char *why)
         pv_log_debug("%s stays: %s", id, why);
 }
 
-static void note_removed(struct pruning *p, const char *id, uint64_t bytes)
+static void note_removed(struct pruning *p, const char *id, uint64_t bytes, bool undo_lost)
 {
-        (void)json_array_append_new(p->removed,
-                                    json_pack("{s:o, s:I}", "id", pv_json_bytes(id), "size_bytes", (json_int_t)bytes));
+        (void)json_array_append_new(p->removed, json_pack("{s:o, s:I, s:b}", "id", pv_json_bytes(id), "size_bytes",
+                                                          (json_int_t)bytes, "undo_lost", undo_lost));
         p->bytes += bytes;
         pv_str_put(&p->text, p->o->dry_run ? "would remove " : "removed ");
         pv_str_put_safe(&p->text, id);
         pv_str_put(&p->text, "  ");
         pv_str_put_size(&p->text, bytes);
+        if (undo_lost)
+                pv_str_put(&p->text, p->o->dry_run ? "; what it applied could not be undone any more"
+                                                   : "; what it applied cannot be undone any more");
         pv_str_putc(&p->text, '\n');
 }
 
@@ -134,7 +156,7 @@ static void prune_one(struct pruning *p, size_t i)
                         pv_log_warn("%s stays: %s", job->id, why.msg);
                 return;
         }
-        note_removed(p, job->id, bytes);
+        note_removed(p, job->id, bytes, can_be_undone(job));
         pv_job_freep(&p->jobs[i]);
 }
 
@@ -171,7 +193,7 @@ static void prune_damaged(void *ctx, const char *id, const struct pv_err *reason
                 pv_log_warn("%s stays: %s", id, why.msg);
                 return;
         }
-        note_removed(p, id, 0);
+        note_removed(p, id, 0, false);
 }
 
 static int report(struct pruning *p, struct pv_err *err)
