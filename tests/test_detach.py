@@ -230,6 +230,7 @@ def test_a_thousand_windows(detached, pv, environment, workspace, pvisor):
     """Opened and closed by every way there is; what the supervisor holds stays the same."""
     job = detached("--safe", "--", "/usr/bin/python3", "-c", SCREEN)
     supervisor = int((jobs.job_dir(environment, job) / "lock").read_text().split()[0])
+    pvisor("exec", job, "--", "true", cwd=workspace)  # it serves by now
     before = len(os.listdir(f"/proc/{supervisor}/fd"))
     for _ in range(25):
         many = [subprocess.Popen([pv, "attach", job], cwd=workspace, env=environment, stdin=subprocess.PIPE,

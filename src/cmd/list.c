@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pvisor list */
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -7,13 +9,19 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "cmd/jobs.h"
+#include "cmd/terminal.h"
 
 #define DEFAULT_COLUMNS 80
 #define PIPED_COLUMNS   200 /* nobody cuts what goes into a file: but a line is one, and ends */
 #define NAME_SHOWN      12
+#define WATCH_MS        1000
+#define CTRL_C          3
+/* The alternate screen without a cursor. */
+#define ENTER "\033[?1049h\033[?25l"
+#define LEAVE "\033[?25h\033[?1049l"
 
 struct list_options {
-        bool all, size, json;
+        bool all, size, json, watch;
 };
 
 static const struct pv_opt options[] = {
@@ -27,6 +35,11 @@ static const struct pv_opt options[] = {
           .type = PV_OPT_FLAG,
           .field = offsetof(struct list_options, size),
           .help = "Measure how much each stage takes on disk now; else it is what was measured last." },
+        { .name = "watch",
+          .letter = 'w',
+          .type = PV_OPT_FLAG,
+          .field = offsetof(struct list_options, watch),
+          .help = "Show it anew every second, until q or Ctrl-C; without a terminal, one list after the other." },
         PV_OPT_JSON(struct list_options, json),
         { .name = NULL },
 };
@@ -214,9 +227,9 @@ static json_t *jobs_json(const struct jobs *j, bool with_size)
         return json_pack("{s:o, s:I}", "jobs", list, "damaged", (json_int_t)j->damaged);
 }
 
-static int run(const void *opts, const struct pv_args *args, struct pv_err *err)
+/* The list as text (or JSON), and what is to be said beside it. */
+static int compose(const struct list_options *o, struct pv_str *out, struct pv_str *notes, struct pv_err *err)
 {
-        const struct list_options *o = opts;
         __attribute__((cleanup(jobs_fini))) struct jobs j = { 0 };
         pv_auto_free char *workspace = NULL;
         size_t others = 0;
@@ -227,23 +240,121 @@ static int run(const void *opts, const struct pv_args *args, struct pv_err *err)
                         return -1;
                 others = keep_workspace(&j, workspace);
         }
-        if (o->json)
-                return pv_cmd_print_json(jobs_json(&j, o->size), err);
-        pv_auto_str text = { 0 };
+        if (o->json) {
+                pv_auto_json all = jobs_json(&j, o->size);
+                pv_auto_free char *text = json_dumps(all, o->watch ? JSON_COMPACT : JSON_INDENT(2));
+                pv_str_putf(out, "%s\n", text ? text : "");
+                return 0;
+        }
         if (j.n)
-                put_table(&text, &j, o);
+                put_table(out, &j, o);
         else
-                pv_log_note("no jobs%s%s", workspace ? " of " : "", workspace ? workspace : "");
+                pv_str_putf(notes, "no jobs%s%s\n", workspace ? " of " : "", workspace ? workspace : "");
         if (others)
-                pv_log_note("%zu of other workspaces: pvisor list --all", others);
+                pv_str_putf(notes, "%zu of other workspaces: pvisor list --all\n", others);
         if (j.damaged)
-                pv_log_warn("%zu damaged and not shown: pvisor prune --damaged --dry-run names them", j.damaged);
+                pv_str_putf(notes, "warning: %zu damaged and not shown: pvisor prune --damaged --dry-run names them\n",
+                            j.damaged);
+        return 0;
+}
+
+static void say(const struct pv_str *notes)
+{
+        for (const char *p = notes->s; p && *p;) {
+                size_t n = strcspn(p, "\n");
+                pv_log_note("%.*s", (int)n, p);
+                p += n + 1;
+        }
+}
+
+/* What fits on the screen, drawn over what was there. */
+static void put_screen(struct pv_str *out, const struct pv_str *text, const struct pv_str *notes)
+{
+        struct winsize w = pv_terminal_size();
+        size_t rows = w.ws_row > 2 ? w.ws_row - 1U : 22;
+        pv_str_put(out, "\033[H");
+        for (int i = 0; i < 2; i++) {
+                for (const char *p = i ? notes->s : text->s; p && *p && rows > 0; rows--) {
+                        size_t n = strcspn(p, "\n");
+                        if (i) /* the list is safe already */
+                                pv_str_put_safe_n(out, p, n);
+                        else
+                                pv_str_put_bytes(out, p, n);
+                        pv_str_put(out, "\033[K\r\n");
+                        p += n + (p[n] == '\n');
+                }
+        }
+        pv_str_put(out, "\033[J");
+}
+
+/* Waits a second. True: enough. */
+static bool wait_a_second(const struct pv_terminal *t, int *code)
+{
+        struct pollfd p[2] = { { .fd = t->signals, .events = POLLIN },
+                               { .fd = t->raw ? STDIN_FILENO : -1, .events = POLLIN } };
+        char key = 0;
+        if (poll(p, 2, WATCH_MS) <= 0)
+                return false;
+        for (int sig; (sig = pv_terminal_signal(t));)
+                if (sig != SIGWINCH)
+                        *code = 128 + sig;
+        if (p[1].revents && read(STDIN_FILENO, &key, 1) <= 0)
+                return true;
+        if (key == CTRL_C)
+                *code = 128 + SIGINT;
+        return *code || key == 'q' || key == 'Q';
+}
+
+static int watch(const struct list_options *o, struct pv_err *err)
+{
+        pv_auto_terminal t = PV_TERMINAL_INIT;
+        bool screen = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && !o->json;
+        int code = 0, r = 0;
+        if (pv_terminal_open(&t, err) < 0)
+                return -1;
+        if (screen) {
+                pv_terminal_raw(&t);
+                r = pv_fd_write_all(STDOUT_FILENO, ENTER, strlen(ENTER), "output", err);
+        }
+        while (r == 0) {
+                pv_auto_str text = { 0 };
+                pv_auto_str notes = { 0 };
+                pv_auto_str out = { 0 };
+                r = compose(o, &text, &notes, err);
+                if (r == 0 && screen)
+                        put_screen(&out, &text, &notes);
+                else if (r == 0 && !text.len)
+                        say(&notes);
+                if (r == 0)
+                        r = pv_cmd_print(screen ? &out : &text, err);
+                if (r == 0 && wait_a_second(&t, &code))
+                        break;
+        }
+        struct pv_err ignored = PV_ERR_INIT;
+        if (screen)
+                (void)pv_fd_write_all(STDOUT_FILENO, LEAVE, strlen(LEAVE), "output", &ignored);
+        return r < 0 ? -1 : code;
+}
+
+static int run(const void *opts, const struct pv_args *args, struct pv_err *err)
+{
+        const struct list_options *o = opts;
+        pv_auto_str text = { 0 };
+        pv_auto_str notes = { 0 };
+        (void)args;
+        if (o->watch)
+                return watch(o, err);
+        if (compose(o, &text, &notes, err) < 0)
+                return -1;
+        say(&notes);
         return pv_cmd_print(&text, err);
 }
 
 static const char *const examples[] = {
         "pvisor list",
         "the jobs of this workspace, newest first",
+        "pvisor list --watch",
+        "how they go on",
         "pvisor list --all --json",
         "every job, for a program",
         NULL,

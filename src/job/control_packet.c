@@ -69,9 +69,15 @@ int pv_control_packet_receive(int fd, struct pv_control_packet *p, int flags, st
         struct msghdr m = {
                 .msg_iov = &iov, .msg_iovlen = 1, .msg_control = anc.buf, .msg_controllen = sizeof anc.buf
         };
-        while ((n = recvmsg(fd, &m, flags | MSG_CMSG_CLOEXEC)) < 0)
-                if (errno != EINTR)
-                        return errno == ECONNRESET ? 0 : pv_err_set(err, PV_ERR_SYS, errno, "control socket");
+        bool reset = false;
+        while ((n = recvmsg(fd, &m, flags | MSG_CMSG_CLOEXEC)) < 0) {
+                if (errno == ECONNRESET && reset)
+                        return 0;
+                /* The other side closed without having read all; what it said before lies there nevertheless. */
+                reset = errno == ECONNRESET;
+                if (!reset && errno != EINTR)
+                        return pv_err_set(err, PV_ERR_SYS, errno, "control socket");
+        }
         take_fds(&m, p);
         if (n == 0)
                 return 0;

@@ -398,6 +398,7 @@ static int start(struct lifecycle *l, struct pv_err *err)
         };
         if (pv_boundary_start(&spec, &l->boundary, l->observations, err) < 0 || start_network(l, err) < 0)
                 return -1;
+        pv_job_event(l->live.job, "started", json_pack("{s:i}", "init_pid", (int)pv_boundary_init_pid(l->boundary)));
         if (l->run->detached && pv_detached_started(l->run->detached, l->live.job, l->job_dir, err) < 0)
                 return -1;
         l->started = true;
@@ -520,7 +521,6 @@ static void follow(struct lifecycle *l, struct pv_run_end *out)
         pv_auto_changes changes = NULL;
         if (pv_job_started(l->live.job, &err) < 0)
                 pv_log_err(&err);
-        pv_job_event(l->live.job, "started", json_pack("{s:i}", "init_pid", (int)pv_boundary_init_pid(l->boundary)));
         l->observed =
                 pv_record_observations(l->observations); /* the longest part of the record, while the command runs */
         if (still_runs(l, FIRST_BUNDLE_MS))

@@ -44,12 +44,12 @@ class Job:
 
     def connect(self):
         s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        s.settimeout(30)
         fd = os.open(self.directory, os.O_PATH)  # the path itself may be longer than an address
         try:
             s.connect(f"/proc/self/fd/{fd}/control")
         finally:
             os.close(fd)
+        s.settimeout(30)
         return s
 
     def ask(self, request, s=None):
