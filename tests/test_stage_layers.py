@@ -178,3 +178,25 @@ def test_a_programs_own_attributes_below_the_overlays_name_come_back_as_they_wer
         assert {n: os.getxattr(p.here / "f", n).decode() for n in sorted(os.listxattr(p.here / "f"))} == {n: n for n in names}
         p("undo")
         assert os.listxattr(p.here / "f") == []
+
+
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["same", "across"])
+def test_undoing_a_part_of_a_new_directory_shows_the_rest_again(elsewhere, play, environment, tmpfs):
+    """The rest lies in the layer below the checkpoint, what comes back goes into the one above."""
+    if elsewhere:
+        environment["PVISOR_HOME"] = str(tmpfs / "store")
+    p = play({"other": "old\n"})
+    p.run("mkdir -p d/e; for n in a b c; do echo new > d/e/$n; done")
+    p("checkpoint", "last")
+    before = p.in_view()
+    p.apply("--path", "d/e/b")
+    p("undo")
+    assert p.in_view() == before and p.on_host() == "./other old\n"
+    p.apply_all()
+
+
+def test_metadata_of_a_directory_that_the_host_removed_is_a_conflict(play, pvisor):
+    p = play({"d/a": "old\n"})
+    p.run("chmod 700 d; rm d/a")
+    p.host("rm -r d")
+    assert "conflict: d:" in pvisor("apply", "--all", cwd=p.here, code=3).err

@@ -298,7 +298,7 @@ static int note_metadata(struct builder *b, const struct pv_change *c, struct pv
         it->meta->mode[1] = c->now.mode;
         it->meta->uid[1] = c->now.uid;
         it->meta->gid[1] = c->now.gid;
-        if (pv_place_target(b->e, it, &at) < 0)
+        if (!S_ISDIR(it->out.mode) || pv_place_target(b->e, it, &at) < 0)
                 return 0; /* reported by check() */
         if (pv_xattrs_read(at.dirfd, at.name, PV_COPY_PLAIN, &it->meta->xattrs[0], err) < 0)
                 return -1;

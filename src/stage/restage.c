@@ -105,6 +105,15 @@ static int make_parents(struct pv_engine *e, uint32_t root, const char *path, st
         return 1;
 }
 
+/*
+ * A new directory of which a part was applied: the rest is staged in the layer that it came from, and shows through.
+ * What else layers had below it went when it was applied.
+ */
+static bool hides_nothing(struct pv_engine *e, const struct pv_item *was)
+{
+        return pv_layers_show_below(e->s, was->root, e->n_layers - 1, was->path);
+}
+
 /* Its time in the stage, the escapes of its attributes, the mark of a directory that hides what lies below. */
 static int dress(struct restage *r, size_t i, const struct pv_place *at, bool copied, struct pv_err *err)
 {
@@ -115,6 +124,8 @@ static int dress(struct restage *r, size_t i, const struct pv_place *at, bool co
                 it.flags &= ~(uint32_t)PV_ITEM_ESCAPES;
         if (was->in.mode == 0)
                 return 0;
+        if (hides_nothing(r->e, was))
+                it.flags &= ~(uint32_t)PV_ITEM_OPAQUE;
         return pv_item_restore(r->e, &it, at, err);
 }
 
@@ -306,7 +317,8 @@ static int merge_directory(struct restage *r, size_t i, const struct pv_place *f
                 return 0;
         if ((!copy && dress_tree(r, i, from, false, err) < 0) || merge(r, a, b, copy, err) < 0)
                 return pv_err_wrap(err, "stage %s again", was->path);
-        if (was->flags & PV_ITEM_OPAQUE && pv_xattr_set(to->dirfd, to->name, PV_OVERLAY_OPAQUE, "y", 1) < 0)
+        if (was->flags & PV_ITEM_OPAQUE && !hides_nothing(r->e, was) &&
+            pv_xattr_set(to->dirfd, to->name, PV_OVERLAY_OPAQUE, "y", 1) < 0)
                 return failed(was->path, err);
         if (!copy)
                 (void)unlinkat(from->dirfd, from->name, AT_REMOVEDIR); /* what did not fit stays in the backup */

@@ -35,7 +35,8 @@ def kill_at(args, calls, **options):
             break
         deliver = 0
         if os.WSTOPSIG(status) != signal.SIGTRAP | 0x80:
-            deliver = os.WSTOPSIG(status)
+            if os.WSTOPSIG(status) != signal.SIGTRAP:  # that is an exec
+                deliver = os.WSTOPSIG(status)
             continue
         stops += 1  # one on the way in, one on the way out
         if stops == 2 * calls - 1:
