@@ -378,6 +378,15 @@ static int start_network(struct lifecycle *l, struct pv_err *err)
         return pv_run_network_start(&l->network, l->boundary, events, err);
 }
 
+/* Before the starter of a detached job hears of it: whoever asks for the newest job then means this one. */
+static void announce(const struct lifecycle *l)
+{
+        struct pv_err err = PV_ERR_INIT;
+        if (pv_job_started(l->live.job, &err) < 0)
+                pv_log_err(&err);
+        pv_job_event(l->live.job, "started", json_pack("{s:i}", "init_pid", (int)pv_boundary_init_pid(l->boundary)));
+}
+
 static int start(struct lifecycle *l, struct pv_err *err)
 {
         pv_auto_free char *scratch = pv_path_join(l->live.job->dir, SCRATCH);
@@ -398,7 +407,7 @@ static int start(struct lifecycle *l, struct pv_err *err)
         };
         if (pv_boundary_start(&spec, &l->boundary, l->observations, err) < 0 || start_network(l, err) < 0)
                 return -1;
-        pv_job_event(l->live.job, "started", json_pack("{s:i}", "init_pid", (int)pv_boundary_init_pid(l->boundary)));
+        announce(l);
         if (l->run->detached && pv_detached_started(l->run->detached, l->live.job, l->job_dir, err) < 0)
                 return -1;
         l->started = true;
@@ -519,8 +528,6 @@ static void follow(struct lifecycle *l, struct pv_run_end *out)
         struct pv_exit end = { .end = PV_END_KILLED, .code = SIGKILL };
         struct pv_err err = PV_ERR_INIT;
         pv_auto_changes changes = NULL;
-        if (pv_job_started(l->live.job, &err) < 0)
-                pv_log_err(&err);
         l->observed =
                 pv_record_observations(l->observations); /* the longest part of the record, while the command runs */
         if (still_runs(l, FIRST_BUNDLE_MS))
