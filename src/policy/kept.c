@@ -229,7 +229,9 @@ void pv_kept_add_caches(struct pv_plan *plan, const struct pv_profile *profile, 
                 return;
         plan->cache_dir = pv_kept_caches_of(store, plan->workspace);
         for (size_t i = 0; i < sizeof caches / sizeof *caches; i++)
-                add_cache(plan, caches[i].path, exists(plan->workspace, caches[i].sign), profile != NULL);
+                add_cache(plan, caches[i].path,
+                          exists(plan->workspace, caches[i].sign) || (profile && pv_streq(caches[i].path, ".cache")),
+                          profile != NULL);
         for (size_t i = 0; profile && i < profile->caches.n; i++)
                 add_cache(plan, profile->caches.v[i], true, true);
         if (plan->caches.n == 0)

@@ -25,7 +25,8 @@ void pv_kept_add_profile(struct pv_plan *plan, const struct pv_profile *profile,
 
 /*
  * Adds the caches: the profile's; those known that a file of the workspace calls for (~/.npm where there is a
- * package.json), that an earlier run of this workspace kept, or, for an agent, that the host has. An overlay costs each
+ * package.json), that an earlier run of this workspace kept, or, for an agent, that the host has; an agent has ~/.cache
+ * in any case. An overlay costs each
  * run a millisecond, so that not every one has one.
  */
 void pv_kept_add_caches(struct pv_plan *plan, const struct pv_profile *profile, const char *store);
