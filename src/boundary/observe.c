@@ -85,7 +85,12 @@ static void observe_home(const struct pv_launch *l, struct pv_observations *obs)
                                p->masks.n);
         else
                 (void)snprintf(mechanism, sizeof mechanism, "HOME is a private empty directory");
-        (void)add(obs, PV_DIM_SENSITIVE_PATHS, PV_CONTROL_HOME, mechanism);
+        struct pv_observation *o = add(obs, PV_DIM_SENSITIVE_PATHS, PV_CONTROL_HOME, mechanism);
+        if (p->n_state)
+                pv_observation_limit(
+                        o, "The agent's state is pVisor's own: all runs of the agent have it and can change it.");
+        if (p->caches.n)
+                pv_observation_limit(o, "What is written to caches is there in later runs of this workspace.");
 }
 
 static void observe_network(const struct pv_launch *l, struct pv_observations *obs)

@@ -19,11 +19,17 @@
 #define WORKSPACE "workspace"
 #define PATH_TEXT 8192
 
-/* Takes top/lock, both made when missing; PV_ERR_BUSY. Who removes a directory does so with its lock. */
+#define LOCK_TRIES   5
+#define LOCK_WAIT_US 2000
+
+/*
+ * Takes top/lock, both made when missing. A shared lock is waited for, since only who removes a directory, or looks
+ * whether it may, has the other for long, and that is over soon; the other is PV_ERR_BUSY after some tries.
+ */
 static int take_lock(const char *top, int how, int *out, struct pv_err *err)
 {
         pv_auto_free char *path = pv_path_join(top, LOCK);
-        for (;;) {
+        for (int tries = 0;;) {
                 struct stat held, there;
                 if (pv_path_make_dirs(top, 0700, err) < 0)
                         return -1;
@@ -32,8 +38,12 @@ static int take_lock(const char *top, int how, int *out, struct pv_err *err)
                         continue;
                 if (fd < 0)
                         return pv_err_set(err, PV_ERR_SYS, errno, "%s", path);
-                if (flock(fd, how | LOCK_NB) < 0)
+                if (flock(fd, how == LOCK_SH ? how : how | LOCK_NB) < 0) {
+                        if (errno == EINTR ||
+                            (errno == EWOULDBLOCK && tries++ < LOCK_TRIES && usleep(LOCK_WAIT_US) == 0))
+                                continue;
                         return pv_err_set(err, errno == EWOULDBLOCK ? PV_ERR_BUSY : PV_ERR_SYS, errno, "lock %s", path);
+                }
                 if (fstat(fd, &held) < 0)
                         return pv_err_set(err, PV_ERR_SYS, errno, "%s", path);
                 if (stat(path, &there) < 0 || held.st_ino != there.st_ino || held.st_dev != there.st_dev)

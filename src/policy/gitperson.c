@@ -12,6 +12,8 @@
 #define DEPTH_MAX 10 /* as git */
 #define FILES_MAX 64
 
+#define PATTERN_MAX 4096
+
 void pv_gitperson_fini(struct pv_gitperson *p)
 {
         free(p->name);
@@ -37,32 +39,55 @@ static char *resolve(const struct reading *r, const char *path)
         return pv_path_normalise(joined);
 }
 
-/* As git's wildmatch with WM_PATHNAME, without brackets: '*' and '?' stop at a slash, "**" does not. */
-static bool matches(const char *pattern, const char *text, bool fold, int depth)
+/* What is matched, and which pairs of rests were found not to match: without that a pattern could take for ever. */
+struct matching {
+        const char *pattern, *text;
+        size_t columns; /* of failed */
+        bool *failed;
+        bool fold;
+};
+
+static bool match_rest(struct matching *m, const char *pattern, const char *text);
+
+/* At a '*' of the pattern. */
+static bool match_star(struct matching *m, const char *pattern, const char *text)
 {
-        for (; *pattern; pattern++, text++) {
-                bool deep = pattern[0] == '*' && pattern[1] == '*';
-                if (*pattern == '*') {
-                        const char *next = pattern + (deep ? 2 : 1);
-                        if (depth > 16)
-                                return false;
-                        if (deep && *next == '/' && matches(next + 1, text, fold, depth + 1))
-                                return true;
-                        for (;; text++) {
-                                if (matches(next, text, fold, depth + 1))
-                                        return true;
-                                if (!*text || (*text == '/' && !deep))
-                                        return false;
-                        }
-                }
-                if (!*text || (*pattern == '?' && *text == '/'))
-                        return false;
-                bool same =
-                        fold ? tolower((unsigned char)*pattern) == tolower((unsigned char)*text) : *pattern == *text;
-                if (*pattern != '?' && !same)
+        bool deep = pattern[1] == '*';
+        const char *next = pattern + (deep ? 2 : 1);
+        if (deep && *next == '/' && match_rest(m, next + 1, text))
+                return true;
+        for (;; text++) {
+                if (match_rest(m, next, text))
+                        return true;
+                if (!*text || (*text == '/' && !deep))
                         return false;
         }
-        return !*text;
+}
+
+static bool match_rest(struct matching *m, const char *pattern, const char *text)
+{
+        bool *failed = &m->failed[(size_t)(pattern - m->pattern) * m->columns + (size_t)(text - m->text)];
+        if (*failed)
+                return false;
+        *failed = true; /* unless it returns true, which ends all */
+        for (; *pattern && *pattern != '*'; pattern++, text++) {
+                bool same =
+                        m->fold ? tolower((unsigned char)*pattern) == tolower((unsigned char)*text) : *pattern == *text;
+                if (!*text || (*pattern == '?' ? *text == '/' : !same))
+                        return false;
+        }
+        return *pattern ? match_star(m, pattern, text) : !*text;
+}
+
+/* As git's wildmatch with WM_PATHNAME, without brackets: '*' and '?' stop at a slash, "**" does not. */
+static bool matches(const char *pattern, const char *text, bool fold)
+{
+        size_t rows = strlen(pattern) + 1, columns = strlen(text) + 1;
+        if (rows > PATTERN_MAX || columns > PATTERN_MAX)
+                return false;
+        pv_auto_free bool *failed = pv_calloc(rows * columns, sizeof *failed);
+        struct matching m = { .pattern = pattern, .text = text, .columns = columns, .failed = failed, .fold = fold };
+        return match_rest(&m, pattern, text);
 }
 
 /* gitdir:PATTERN and gitdir/i:PATTERN. */
@@ -77,7 +102,7 @@ static bool holds(const struct reading *r, const char *condition)
         bool tree = n > 0 && text[n - 1] == '/';
         pv_auto_free char *path = anchored ? resolve(r, text) : pv_strf("**/%.*s", (int)(n - tree), text);
         pv_auto_free char *pattern = pv_strf("%s%s", path, tree ? "/**" : "");
-        return matches(pattern, r->git_dir, fold, 0);
+        return matches(pattern, r->git_dir, fold);
 }
 
 static void take_path(char **to, const struct reading *r, const char *value)

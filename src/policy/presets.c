@@ -137,8 +137,15 @@ static const char *const list[] = {
 
         /* Agents and models: their logins are theirs, not this command's. */
         ".claude/.credentials.json",
+        ".claude.json",
         ".codex/auth.json",
+        ".codex/.credentials.json",
         ".gemini/oauth_creds.json",
+        ".gemini/mcp-oauth-tokens.json",
+        ".gemini/.env",
+        ".aider/oauth-keys.env",
+        ".config/cursor/auth.json",
+        ".local/share/opencode/mcp-auth.json",
         ".config/anthropic",
         ".config/io.datasette.llm/keys.json",
         ".local/share/opencode/auth.json",
@@ -160,6 +167,12 @@ static const char *const list[] = {
         ".config/opera",
         ".config/vivaldi",
         ".local/share/qutebrowser",
+        ".cache/mozilla",
+        ".cache/google-chrome",
+        ".cache/chromium",
+        ".cache/BraveSoftware",
+        ".cache/microsoft-edge",
+        ".cache/vivaldi",
         "snap/firefox",
         "snap/chromium",
         ".var/app/org.mozilla.firefox",
@@ -169,7 +182,9 @@ static const char *const list[] = {
 
         /* Mail and messages. */
         ".thunderbird",
+        ".cache/thunderbird",
         ".config/evolution",
+        ".cache/evolution",
         ".local/share/evolution",
         ".mutt",
         ".muttrc",
