@@ -88,7 +88,10 @@ static int run_allow(const void *opts, const struct pv_args *args, struct pv_err
                 return pv_cmd_print_json(pv_steal(&answer), err);
         size_t i;
         json_t *one;
-        json_array_foreach(rules, i, one) pv_log_note("%s may reach %s from now on", job->id, json_string_value(one));
+        json_array_foreach(rules, i, one)
+        {
+                pv_log_note("%s may reach %s from now on", job->id, json_string_value(one));
+        }
         return 0;
 }
 

@@ -103,7 +103,10 @@ void pv_review_put_network(const struct pv_review *r, struct pv_str *out)
         if (json_array_size(targets) + json_array_size(granted) == 0)
                 return;
         pv_str_put(out, "\nNetwork\n");
-        json_array_foreach(granted, k, grant) put_grant(grant, out);
+        json_array_foreach(granted, k, grant)
+        {
+                put_grant(grant, out);
+        }
         for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
                 size_t more = put_state(targets, states[i], TARGETS_SHOWN, out);
                 if (more)

@@ -32,10 +32,9 @@ static int load_rules(struct pv_run_network *n, struct pv_boundary_network_words
                 pv_err_clear(err);
                 pv_fd_closep(&s->log); /* once more without `log` */
         }
-        (void)strcpy(words->limit[0], s->log < 0 ? "What is refused in connect is not recorded: the kernel lacks "
-                                                   "nfnetlink_log."
-                                                 : "Refused UDP and ICMP never become a packet (ENETUNREACH): they are "
-                                                   "not recorded.");
+        (void)snprintf(words->limit[0], sizeof words->limit[0], "%s",
+                       s->log < 0 ? "What is refused in connect is not recorded: the kernel lacks nfnetlink_log."
+                                  : "Refused UDP and ICMP never become a packet (ENETUNREACH): they are not recorded.");
         return 0;
 }
 

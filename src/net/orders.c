@@ -68,6 +68,8 @@ static int allow(struct pv_plane *p, const json_t *order, struct pv_err *err)
                 if (!text || pv_netrules_add(&rules, text, NULL, &unused, err) < 0)
                         return text ? -1 : pv_err_set(err, PV_ERR_INPUT, 0, "\"rules\" holds what is no text");
         }
+        if (rules.n == 0)
+                return 0;
         if (p->policy.granted.n + rules.n > PV_NETPOLICY_RULES)
                 return pv_err_set(err, PV_ERR_USAGE, 0, "more than %d grants", PV_NETPOLICY_RULES);
         if (p->spec->sockets.rules >= 0 && pv_nft_grant(p->spec->sockets.rules, rules.v, rules.n, err) < 0)

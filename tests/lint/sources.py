@@ -31,6 +31,7 @@ SHARED = {
     "policy/admit.h": {"boundary"},  # doctor examines the plan of a real --safe run
     "policy/netrule.h": {"net"},
     "policy/netpolicy.h": {"net"},
+    "policy/netrules.h": {"net"},
 }
 LAYER_OF = {module: level for level, modules in enumerate(LAYERS) for module in modules}
 

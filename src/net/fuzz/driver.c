@@ -64,7 +64,7 @@ int main(void)
         for (; pv_fuzz_seeds[n_seeds].bytes; n_seeds++)
                 for (size_t n = 0; n <= pv_fuzz_seeds[n_seeds].n; n++)
                         feed(pv_fuzz_seeds[n_seeds].bytes, n);
-        for (unsigned i = 0; i < ROUNDS; i++) {
+        for (unsigned i = 0; n_seeds > 0 && i < ROUNDS; i++) {
                 const struct pv_fuzz_seed *s = &pv_fuzz_seeds[i % n_seeds];
                 size_t n = s->n < LONGEST / 2 ? s->n : LONGEST / 2;
                 memcpy(b, s->bytes, n);
