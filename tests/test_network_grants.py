@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import signal
 import subprocess
 
 import pytest
@@ -48,6 +49,11 @@ def running(world, environment):
             assert job.ask("1 + 1") == 2
             return job
         yield start
+
+
+def children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as f:
+        return [int(word) for word in f.read().split()]
 
 
 def last_bundle(environment):
@@ -133,6 +139,36 @@ def test_rules_cannot_be_changed_through_netlink_from_inside(world, running):
     job = running("--safe")
     attempt = job.ask("attempt(lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12).close())[0]")
     assert attempt != "ok"
+
+
+def test_the_offered_proxy_learns_of_grants_too(world, running):
+    job = running("--overlaynet", "proxy", "--overlaynet-allow", "four.example.com")
+    fetch = ("attempt(lambda: __import__('urllib.request').request.urlopen('http://www.example.com/', timeout=20)"
+             ".read().decode().split()[0])[0]")
+    assert job.ask(fetch) != "hello"
+    world.pvisor("allow", "last", "www.example.com")
+    assert job.ask(fetch) == "hello"
+
+
+def test_without_the_data_plane_a_grant_fails_and_opens_nothing(world, running):
+    job = running("--safe")
+    plane, = [pid for pid in children(job.process.pid) if os.getsid(pid) == pid]  # it has a session of its own
+    os.kill(plane, signal.SIGKILL)
+    for _ in range(2):
+        assert world.pvisor("allow", "last", "11.22.33.3", code=None, timeout=30).code != 0
+    assert job.echo("11.22.33.3") == REFUSED
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
+def test_another_user_cannot_grant(world, running, environment, pv):
+    job = running("--safe")
+    as_nobody = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
+    store = os.path.join(environment["HOME"], ".local/state/pvisor")
+    result = world.pvisor("allow", jobs.job_dirs(environment)[-1].name, "www.example.com", code=None, wrap=as_nobody,
+                          env={"PVISOR_HOME": store})
+    assert result.code != 0 and job.echo("www.example.com") == "no name"
+    world.pvisor("allow", "last", "www.example.com")
+    assert job.echo("www.example.com") == "ok"
 
 
 # ---- published while it runs ----

@@ -9,10 +9,10 @@
 #define GROUPS_FILE "groups.yaml"
 #define GROUPS_MAX  1024
 
-/* bin/ and libexec/pvisor/ of an installed tree, the build directory, the unit tests in it. */
+/* The build directory, bin/ of an installed tree, libexec/pvisor/ of it and the unit tests. */
 static const char *const places[] = {
-        "../share/pvisor/" GROUPS_FILE,
         "share/pvisor/" GROUPS_FILE,
+        "../share/pvisor/" GROUPS_FILE,
         "../../share/pvisor/" GROUPS_FILE,
         NULL,
 };
