@@ -265,6 +265,13 @@ say([attempt(lambda: echo(*where))[0] for where in (("four.example.com", 7), ("w
     assert world.inside(["four.example.com"], script) == ["ok"] + ["no name"] * 5  # both must allow
 
 
+def test_a_dry_run_shows_the_rules(world):
+    out = world.pvisor("run", "--safe", "--overlaynet-allow", "@npm", "--overlaynet-deny", "bad.example", "--publish",
+                       "8080:3000", "--host-port", "5432", "--dry-run", "--", "true").out
+    assert "@npm" in out and "bad.example" in out and "its port 3000 at 127.0.0.1:8080" in out and "port 5432" in out
+    assert "allows         nothing" in world.pvisor("run", "--safe", "--dry-run", "--", "true").out
+
+
 @pytest.mark.parametrize("text, line, why", [
     ("safe: true\noverlaynet-allow:\n  - host: a.example\n    ports: [80, 0]\n", 3, "no port"),
     ("overlaynet-allow:\n  - a.example\n  - b c\n", 3, "not a host name"),

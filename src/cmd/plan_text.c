@@ -117,6 +117,61 @@ static void put_profile(struct pv_str *out, const struct pv_plan *p)
                 put_path(out, "its own sandbox", f->inner_sandbox);
 }
 
+/* Rules as a list, a group's by its name. */
+static void list_rules(const struct pv_netrule *rules, size_t n, struct pv_strv *out)
+{
+        for (size_t i = 0; i < n; i++) {
+                pv_auto_str text = { 0 };
+                if (rules[i].group[0])
+                        pv_str_put(&text, rules[i].group);
+                else
+                        pv_netrule_put(&text, &rules[i]);
+                if (!pv_strv_has(out, text.s))
+                        pv_strv_take(out, pv_str_steal(&text));
+        }
+}
+
+static void put_ports(struct pv_str *out, const struct pv_plan *p)
+{
+        for (size_t i = 0; i < p->n_publications; i++) {
+                pv_auto_str addr = { 0 };
+                bool v6 = !pv_netaddr_is_v4(&p->publications[i].addr);
+                pv_netaddr_put(&addr, &p->publications[i].addr);
+                pv_str_putf(out, COLUMN "its port %u at %s%s%s:%u of this machine\n", "published",
+                            p->publications[i].port, v6 ? "[" : "", addr.s, v6 ? "]" : "",
+                            p->publications[i].host_port);
+        }
+        for (size_t i = 0; i < p->n_host_ports; i++)
+                pv_str_putf(out, COLUMN "port %u of this machine's loopback, as its own %u\n", "host port",
+                            p->host_ports[i].host_port, p->host_ports[i].port);
+}
+
+static void put_network(struct pv_str *out, const struct pv_plan *p)
+{
+        if (p->net != PV_NET_RULES && p->net != PV_NET_PROXY)
+                return;
+        pv_str_put(out, "\nNetwork\n");
+        for (size_t i = 0; i < p->netpolicy.n_layers; i++) {
+                const struct pv_netlayer *l = &p->netpolicy.layer[i];
+                pv_auto_strv allow = { 0 }, deny = { 0 };
+                put_line(out, "layer", l->name);
+                list_rules(l->deny, l->n_deny, &deny);
+                list_rules(l->allow, l->n_allow, &allow);
+                put_paths(out, "  denies", &deny);
+                put_paths(out, "  allows", &allow);
+                if (pv_netlayer_is_list(l) && l->n_allow == 0)
+                        put_line(out, "  allows", "nothing");
+        }
+        for (size_t i = 0; i < p->netpolicy.n_limits; i++) {
+                pv_auto_str rate = { 0 };
+                pv_str_put_size(&rate, p->netpolicy.limits[i].bytes_per_second);
+                pv_str_putf(out, COLUMN "%s/s for %s\n", "limit", rate.s, p->netpolicy.limits[i].target);
+        }
+        put_ports(out, p);
+        if (p->netpolicy.n_layers == 0)
+                put_line(out, "all else", "whatever is public");
+}
+
 static void put_size_limit(struct pv_str *out, const char *what, uint64_t bytes)
 {
         pv_auto_str text = { 0 };
@@ -261,6 +316,7 @@ int pv_plan_show(const struct pv_plan *plan, bool as_json, struct pv_err *err)
         put_command(&out, plan);
         put_view(&out, plan, &view);
         put_profile(&out, plan);
+        put_network(&out, plan);
         put_limits(&out, &plan->limits);
         put_environment(&out, plan);
         put_rules(&out, plan);
