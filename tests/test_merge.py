@@ -2,6 +2,7 @@
 """The ways out of a conflict: apply --merge, --markers, --overwrite. Each one batch, each undone to the byte."""
 import json
 import os
+import subprocess
 import time
 from pathlib import Path
 
@@ -252,6 +253,65 @@ def test_a_host_edit_between_the_merge_and_the_exchange_is_a_conflict_and_is_kep
     again = run([pv, "apply", "--all", "--merge"], cwd=workspace)
     assert again.code == 0, again.err
     assert (workspace / GUIDE).read_text() == text(l3="mine", l30="agent") + "later\n"
+
+
+# ---- while the job runs ----
+
+@pytest.fixture
+def meanwhile(pv, environment, workspace):
+    """meanwhile(agent, person, noted=True): the agent's shell text; the person acts where it says `pause`, once the run is noted."""
+    def call(agent, person, noted=True):
+        script = "pause() { echo ready; read -r _; }\n" + agent
+        with subprocess.Popen([pv, "run", "-q", "--stage", "--", "sh", "-euc", script], cwd=workspace, env=environment,
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout.readline() == "ready\n"
+            jobs = Path(environment["HOME"]) / ".local/state/pvisor/jobs"
+            end = time.monotonic() + 60
+            while noted and not list(jobs.glob("*/stage/roots/0/start-*")) and time.monotonic() < end:
+                time.sleep(0.05)
+            person()
+            process.stdin.write("\n")
+            process.stdin.flush()
+            assert process.wait(60) == 0
+    return call
+
+
+@pytest.mark.parametrize("order", ["before", "after"])
+def test_what_both_edit_while_the_job_runs_is_merged_from_what_git_has(order, meanwhile, apply, review, pvisor, workspace):
+    agent = "pause; " + sed(30, "agent") if order == "before" else sed(30, "agent") + "; pause"
+    meanwhile(agent, lambda: (workspace / GUIDE).write_text(text(l3="mine")))
+    mine = tree.snapshot(workspace)
+    assert review()[GUIDE]["merge"] == "clean" and review()[GUIDE]["host"]["phase"] == "during"
+    assert how(apply("--all", "--merge")) == {GUIDE: "merged"}
+    assert (workspace / GUIDE).read_text() == text(l3="mine", l30="agent")
+    pvisor("undo", cwd=workspace)
+    tree.assert_same(tree.snapshot(workspace), mine)
+    assert review()[GUIDE]["merge"] == "clean"
+
+
+def test_what_was_edited_and_not_committed_before_the_run_is_what_both_started_from(meanwhile, apply, workspace):
+    (workspace / GUIDE).write_text(text(l20="mine before"))
+    meanwhile(sed(30, "agent") + "; pause", lambda: (workspace / GUIDE).write_text(text(l3="mine")))
+    assert how(apply("--all", "--merge")) == {GUIDE: "merged"}
+    assert (workspace / GUIDE).read_text() == text(l3="mine", l30="agent"), "line 20 was taken back by the person"
+
+
+def test_what_is_not_known_is_not_merged(meanwhile, apply, workspace):
+    (workspace / "unknown to git").write_text(text())
+    meanwhile(sed(30, "agent", "'unknown to git'") + "; pause",
+              lambda: (workspace / "unknown to git").write_text(text(l3="mine")))
+    assert why(apply("--all", "--merge", code=3)) == {
+        "unknown to git": "what it was when the run began is not known"}
+    apply("--all", "--markers")
+    assert "<<<<<<< workspace" in (workspace / "unknown to git").read_text()
+
+
+def test_what_the_host_changed_and_took_back_is_not_merged(meanwhile, apply, workspace):
+    def forth_and_back():
+        (workspace / GUIDE).write_text(text(l3="mine"))
+        (workspace / GUIDE).write_text(text())
+    meanwhile(sed(30, "agent") + "; pause", forth_and_back)
+    assert "is not known" in why(apply("--all", "--merge", code=3))[GUIDE]
 
 
 # ---- what review says of it ----

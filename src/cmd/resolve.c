@@ -189,7 +189,7 @@ int pv_resolve(struct pv_decision *d, const struct pv_select *what, const struct
                                .ways = ways,
                                .out = out,
                                .refused = refused,
-                               .context = { .stage = d->stage, .label = d->job->id, .git = NULL } };
+                               .context = { .stage = d->stage, .label = d->job->id } };
         int done = pv_decision_select(d, "apply", what, err);
         if (done == 0)
                 done = find_overwritten(&r, err);

@@ -6,7 +6,9 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include "cmd/merge_text.h"
+#include "git/host.h"
 #include "stage/bases.h"
+#include "stage/notes.h"
 
 static const char why_kind[] = "only two versions of one file can be put together; this is not two files";
 static const char why_job_deleted[] = "the job deleted what you changed";
@@ -18,6 +20,8 @@ static const char why_busy[] = "is being written to on the host";
 static const char why_binary[] = "not text, and both sides changed it";
 static const char why_metadata[] = "both sides changed its mode, owner or attributes";
 static const char why_no_base[] = "what it was when the run began is not known";
+static const char why_back_again[] =
+        "you changed it and back while the job ran: which of the two the job saw is not known";
 static const char why_same_lines[] = "both sides changed the same lines";
 
 const char *pv_host_act_name(enum pv_host_act a)
@@ -102,6 +106,30 @@ static bool was_nothing(const struct pv_change *c)
         return !is_doubtful(c) && !pv_facts_exist(&c->pre);
 }
 
+/* Did the host change the file while the job ran, but is it known what it was when the run began? */
+static bool is_noted(const struct pv_standoff_context *x, const struct pv_change *c, struct pv_note *out)
+{
+        return is_doubtful(c) && c->why == pv_doubt_text(PV_DOUBT_CHANGED) && S_ISREG(c->pre.mode) &&
+               pv_notes_find(x->stage, c->root, c->path, &c->pre.ctime, out);
+}
+
+/* The blob, unless it is of another size than the file was: then a filter stands between the two. */
+static void read_blob(const struct pv_standoff_context *x, const struct pv_change *c, const struct pv_note *note,
+                      struct pv_merge_side *base, char **owned)
+{
+        struct pv_err ignored = PV_ERR_INIT;
+        pv_auto_git_host h = { 0 };
+        pv_auto_git_answer a = { 0 };
+        const char *const words[] = { "cat-file", "blob", note->oid, NULL };
+        const struct pv_git_call call = { .words = words, .max_out = PV_MERGE_FILE_MAX };
+        if (note->size > PV_MERGE_FILE_MAX ||
+            pv_git_host_open(pv_stage_root(x->stage, c->root)->target, &h, &ignored) < 0 ||
+            pv_git_host_must(&h, &call, &a, &ignored) < 0 || a.len != note->size)
+                return;
+        *owned = pv_steal(&a.text);
+        *base = (struct pv_merge_side){ *owned, note->size };
+}
+
 /*
  * What the file was before. NULL bytes: not known, or larger than what is kept. Where a side still is what it was, that
  * side is it.
@@ -109,8 +137,17 @@ static bool was_nothing(const struct pv_change *c)
 static int find_base(const struct pv_standoff_context *x, const struct pv_change *c, const struct side *host,
                      const struct side *job, struct pv_merge_side *base, char **owned, struct pv_err *err)
 {
+        struct pv_note note;
         if (was_nothing(c)) {
                 *base = (struct pv_merge_side){ "", 0 };
+                return 0;
+        }
+        if (is_noted(x, c, &note)) {
+                if (note.by_git)
+                        read_blob(x, c, &note, base, owned);
+                else if (pv_bases_find(x->stage, c->root, note.sha256, owned, &base->len, err) < 0)
+                        return -1;
+                base->bytes = *owned;
                 return 0;
         }
         if (is_doubtful(c) || !S_ISREG(c->pre.mode) || !c->pre.hashed)
@@ -132,15 +169,24 @@ static bool same_metadata(const struct pv_facts *a, const struct pv_facts *b)
 }
 
 /* Whose mode, owner and attributes? False: both changed them, each in another way. */
-static bool choose_metadata(const struct pv_change *c, const struct side *host, const struct side *job,
-                            bool *host_metadata)
+static bool choose_metadata(const struct pv_standoff_context *x, const struct pv_change *c, const struct side *host,
+                            const struct side *job, bool *host_metadata)
 {
+        struct pv_note note;
+        struct pv_facts was = c->pre;
         bool known = !is_doubtful(c) && pv_facts_exist(&c->pre);
+        if (!known && is_noted(x, c, &note) && host->facts.xattrs == job->facts.xattrs) {
+                was = host->facts; /* for the attributes, of which nothing was noted */
+                was.mode = note.mode;
+                was.uid = note.uid;
+                was.gid = note.gid;
+                known = true;
+        }
         *host_metadata = true;
-        if (same_metadata(&host->facts, &job->facts) || (known && same_metadata(&job->facts, &c->pre)))
+        if (same_metadata(&host->facts, &job->facts) || (known && same_metadata(&job->facts, &was)))
                 return true;
         *host_metadata = false;
-        return known && same_metadata(&host->facts, &c->pre);
+        return known && same_metadata(&host->facts, &was);
 }
 
 static int hold(const struct side *s, int *out, struct pv_err *err)
@@ -192,6 +238,10 @@ static int merge_content(const struct pv_standoff_context *x, const struct pv_ch
                                  : base.bytes && same_bytes(base.bytes, base.len, host) ? job
                                  : base.bytes && same_bytes(base.bytes, base.len, job)  ? host
                                                                                         : NULL;
+        /* It moved meanwhile, and the job may have seen it there. */
+        if (is_doubtful(c) && base.bytes && same_bytes(base.bytes, base.len, host) &&
+            !same_bytes(host->bytes, host->len, job))
+                return none(out, why_back_again);
         bool text = pv_bases_is_text(host->bytes, host->len) && pv_bases_is_text(job->bytes, job->len);
         if (text && merge_texts(x, &base, host, job, out, err) < 0)
                 return -1;
@@ -227,9 +277,9 @@ static int merge_files(const struct pv_standoff_context *x, const struct pv_chan
                 return -1;
         if (out->verdict == PV_MERGE_NONE || out->verdict == PV_MERGE_SAME)
                 return 0;
-        why = c->now.nlink > 1                                              ? why_links
-              : choose_metadata(c, &host, &job, &out->merged.host_metadata) ? NULL
-                                                                            : why_metadata;
+        why = c->now.nlink > 1                                                 ? why_links
+              : choose_metadata(x, c, &host, &job, &out->merged.host_metadata) ? NULL
+                                                                               : why_metadata;
         if (!why)
                 return 0;
         pv_fd_closep(&out->merged.fd);

@@ -4,13 +4,13 @@
  * put together. Reads files of both sides; changes nothing.
  *
  * Content merges three ways when it is known what the file was before: the preimage's text, kept when it was taken
- * (stage/bases.h) or found in the host's repository, and always proved by the preimage's hash. Mode, owner and
- * attributes go with the side that changed them. Everything but two regular files of one name has no merge.
+ * (stage/bases.h) and proved by the preimage's hash; or, where the host changed it while the job ran, what was noted
+ * when the run began (stage/notes.h). Mode, owner and attributes go with the side that changed them. Everything but two
+ * regular files of one name has no merge.
  */
 #ifndef PV_CMD_STANDOFF_H
 #define PV_CMD_STANDOFF_H
 
-#include "git/runner.h"
 #include "stage/change.h"
 
 enum pv_host_act {
@@ -44,14 +44,9 @@ struct pv_standoff {
 void pv_standoff_fini(struct pv_standoff *s);
 #define pv_auto_standoff __attribute__((cleanup(pv_standoff_fini))) struct pv_standoff
 
-/*
- * label names the job's side in markers. git: asks over what the host has (NULL: nobody is asked), at the path that the
- * root has in its view.
- */
 struct pv_standoff_context {
         struct pv_stage *stage;
-        const char *label;
-        const struct pv_git_runner *git;
+        const char *label; /* what markers call the job's side */
 };
 int pv_standoff_look(const struct pv_standoff_context *c, const struct pv_change *change, struct pv_standoff *out,
                      struct pv_err *err);

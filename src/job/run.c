@@ -39,6 +39,7 @@
 #include "job/detach.h"
 #include "job/kept.h"
 #include "job/network.h"
+#include "job/noter.h"
 #include "job/run_report.h"
 #include "job/serve.h"
 #include "job/stage_size.h"
@@ -175,6 +176,7 @@ struct lifecycle {
         struct pv_kept_run kept;
         struct pv_control *control; /* NULL: there is none */
         struct pv_stage_size *size; /* NULL: not staged, or it cannot be watched */
+        struct pv_noter *noter;     /* NULL: nothing to note */
         bool started;
 };
 
@@ -351,14 +353,16 @@ static void serve_control(struct lifecycle *l)
                 pv_log_err(&err);
 }
 
-/* A stage whose size nobody watches is no reason not to run. */
-static void watch_size(struct lifecycle *l)
+/* What goes on beside the command. A stage that nobody watches is no reason not to run. */
+static void start_background(struct lifecycle *l)
 {
         struct pv_err err = PV_ERR_INIT;
         const struct pv_stage_size_job job = {
                 .job = l->live.job, .job_dir = l->job_dir, .plan = l->plan, .stage = l->stage, .boundary = l->boundary
         };
         if (l->stage && pv_stage_size_watch(&job, &l->size, &err) < 0)
+                pv_log_err(&err);
+        if (l->stage && l->plan->workspace_is_git && pv_noter_start(l->stage, l->boundary, &l->noter, &err) < 0)
                 pv_log_err(&err);
 }
 
@@ -533,13 +537,14 @@ static void follow(struct lifecycle *l, struct pv_run_end *out)
         if (still_runs(l, FIRST_BUNDLE_MS))
                 write_bundle(l, NULL, NULL, NULL); /* what is left should this process be killed */
         serve_control(l);
-        watch_size(l);
+        start_background(l);
         if (l->run->detached)
                 pv_detached_serve(l->run->detached, l->boundary, l->capture[0]);
         if (pv_boundary_wait(l->boundary, &end, &err) < 0)
                 pv_log_err(&err);
         pv_control_close(pv_steal(&l->control));
         pv_stage_size_end(pv_steal(&l->size));
+        pv_noter_end(pv_steal(&l->noter));
         ignore_signals();
         pv_run_network_end(&l->network);
         seal(l);
@@ -605,6 +610,7 @@ static void lifecycle_fini(struct lifecycle *l)
 {
         pv_control_close(l->control);
         pv_stage_size_end(l->size);
+        pv_noter_end(l->noter);
         pv_boundary_free(l->boundary);
         (void)pv_serve_end(&l->serving);
         pv_run_network_fini(&l->network);

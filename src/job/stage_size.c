@@ -1,23 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "job/stage_size.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
-#include <linux/ioprio.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/vfs.h>
-#include <sys/wait.h>
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/syscall.h"
+#include "job/background.h"
 #include "job/store_internal.h"
 
 enum {
@@ -29,7 +24,7 @@ enum {
 struct pv_stage_size {
         struct pv_stage_size_job job;
         struct pv_boundary_watch timer, result;
-        pid_t child;                   /* that measures; 0: none does */
+        pid_t child;                   /* that measures; not above 0: none does */
         uint64_t started_ms, ended_ms; /* of the last measurement */
         uint64_t bytes;                /* it found */
         uint64_t used, used_before;    /* bytes of the file system in use: at its start; at the last look */
@@ -47,32 +42,12 @@ static uint64_t used_now(const struct pv_stage_size *w)
         return (uint64_t)(fs.f_blocks - fs.f_bfree) * (uint64_t)fs.f_bsize;
 }
 
-/* All descriptors but two go: the job's lock among them, which must not outlive the supervisor. */
-static int keep_only(unsigned a, unsigned b)
-{
-        unsigned low = a < b ? a : b, high = a < b ? b : a;
-        if (low > 0 && pv_sys_close_range(0, low - 1, 0) < 0)
-                return -1;
-        if (high > low + 1 && pv_sys_close_range(low + 1, high - 1, 0) < 0)
-                return -1;
-        return pv_sys_close_range(high + 1, ~0U, 0);
-}
-
-static _Noreturn void measure(const struct pv_stage_size *w, pid_t supervisor, int out)
+static _Noreturn void measure(const struct pv_stage_size *w, int out)
 {
         struct pv_err err = PV_ERR_INIT;
         uint64_t bytes = 0;
-        sigset_t none;
-        sigemptyset(&none);
-        if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != supervisor ||
-            keep_only((unsigned)out, (unsigned)pv_stage_dirfd(w->job.stage).fd) < 0)
-                _exit(1);
-        (void)sigprocmask(SIG_SETMASK, &none, NULL);
-        (void)setpriority(PRIO_PROCESS, 0, 19);
-        (void)syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_PRIO_VALUE(IOPRIO_CLASS_IDLE, 0));
-        if (pv_stage_size(w->job.stage, &bytes, &err) < 0 || write(out, &bytes, sizeof bytes) != sizeof bytes)
-                _exit(1);
-        _exit(0);
+        bool done = pv_stage_size(w->job.stage, &bytes, &err) == 0 && write(out, &bytes, sizeof bytes) == sizeof bytes;
+        _exit(done ? 0 : 1);
 }
 
 static void start_measuring(struct pv_stage_size *w)
@@ -80,15 +55,16 @@ static void start_measuring(struct pv_stage_size *w)
         int ends[2];
         if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
                 return;
-        pid_t supervisor = getpid(), child = fork();
-        if (child == 0)
-                measure(w, supervisor, ends[1]);
+        const int keep[] = { ends[1], pv_stage_dirfd(w->job.stage).fd };
+        pv_auto_fd ended = -1; /* the end of the pipe tells as well */
+        int forked = pv_background_fork(keep, sizeof keep / sizeof *keep, &w->child, &ended);
+        if (forked == 0)
+                measure(w, ends[1]);
         (void)close(ends[1]);
-        if (child < 0) {
+        if (forked < 0) {
                 (void)close(ends[0]);
                 return;
         }
-        w->child = child;
         w->result.fd = ends[0];
         w->started_ms = pv_clock_monotonic_ms();
         w->used = used_now(w);
@@ -157,7 +133,7 @@ static void tick(struct pv_boundary_watch *watch, short revents)
         struct pv_stage_size *w = OWNER(timer, watch);
         uint64_t n;
         (void)revents;
-        if (read(w->timer.fd, &n, sizeof n) == sizeof n && w->child == 0 && is_due(w))
+        if (read(w->timer.fd, &n, sizeof n) == sizeof n && w->child <= 0 && is_due(w))
                 start_measuring(w);
 }
 

@@ -26,6 +26,7 @@ struct head {
 struct pv_bases {
         const struct pv_stage *s;
         size_t root;
+        const char *file;
         int fd; /* -1: not opened yet */
         bool closed;
         uint64_t start, end; /* of the file when it was opened, and with what is buffered */
@@ -37,9 +38,11 @@ bool pv_bases_is_text(const char *bytes, size_t n)
         return n == 0 || !memchr(bytes, '\0', n < TEXT_LOOK ? n : TEXT_LOOK);
 }
 
-static char *file_of(const char *dir, size_t root)
+static const char *const files[] = { "bases", "bases-start" };
+
+static char *path_of(const char *dir, size_t root, const char *file)
 {
-        return pv_strf("%s%sroots/%zu/bases", dir, *dir ? "/" : "", root);
+        return pv_strf("%s%sroots/%zu/%s", dir, *dir ? "/" : "", root, file);
 }
 
 /* The record at *at; false at the end of what is whole. *at moves behind it. */
@@ -55,7 +58,14 @@ static bool next_head(int fd, uint64_t size, uint64_t *at, struct head *h)
 struct pv_bases *pv_bases_new(const struct pv_stage *s, size_t root)
 {
         struct pv_bases *b = pv_calloc(1, sizeof *b);
-        *b = (struct pv_bases){ .s = s, .root = root, .fd = -1 };
+        *b = (struct pv_bases){ .s = s, .root = root, .file = files[0], .fd = -1 };
+        return b;
+}
+
+struct pv_bases *pv_bases_new_start(const struct pv_stage *s, size_t root)
+{
+        struct pv_bases *b = pv_bases_new(s, root);
+        b->file = files[1];
         return b;
 }
 
@@ -63,7 +73,7 @@ static bool open_for_append(struct pv_bases *b)
 {
         struct head h;
         struct stat st;
-        pv_auto_free char *file = file_of("", b->root);
+        pv_auto_free char *file = path_of("", b->root, b->file);
         b->fd = openat(b->s->fd.fd, file, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
         if (b->fd < 0 || fstat(b->fd, &st) < 0 || !S_ISREG(st.st_mode))
                 return false;
@@ -191,9 +201,13 @@ static int find_in(int fd, const unsigned char *sha256, char **out, size_t *len,
 static int find_below(const struct pv_stage *s, const char *dir, size_t root, const unsigned char *sha256, char **out,
                       size_t *len, struct pv_err *err)
 {
-        pv_auto_free char *file = file_of(dir, root);
-        pv_auto_fd fd = openat(s->fd.fd, file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-        return fd < 0 ? 0 : find_in(fd, sha256, out, len, err);
+        for (size_t i = 0; i < sizeof files / sizeof *files && !*out; i++) {
+                pv_auto_free char *path = path_of(dir, root, files[i]);
+                pv_auto_fd fd = openat(s->fd.fd, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+                if (fd >= 0 && find_in(fd, sha256, out, len, err) < 0)
+                        return -1;
+        }
+        return 0;
 }
 
 int pv_bases_find(const struct pv_stage *s, size_t root, const unsigned char sha256[PV_SHA256_SIZE], char **out,

@@ -17,6 +17,8 @@
 /* For keeping: opened at the first use, one at a time. s and root outlive it. */
 struct pv_bases;
 struct pv_bases *pv_bases_new(const struct pv_stage *s, size_t root);
+/* The same, in a file that only notes of a start go to (notes.h), since they are taken while others write. */
+struct pv_bases *pv_bases_new_start(const struct pv_stage *s, size_t root);
 /* Hashes the regular file dirfd/name into f, as pv_facts_hash(), and keeps it when it is text. 0, or -1 with errno. */
 int pv_bases_hash_and_keep(struct pv_bases *b, int dirfd, const char *name, struct pv_facts *f);
 /* Writes what is left; b may be NULL. */

@@ -9,7 +9,8 @@
  *   roots/<n>/layers/<k>  overlayfs upper directories in the kernel's own format, 0000 oldest
  *   roots/<n>/work        overlayfs work directory
  *   roots/<n>/preimages   what the target's changed paths were (written at stop)
- *   roots/<n>/bases       texts of them, for merging (written at stop and when changes land)
+ *   roots/<n>/bases       texts of them, for merging (written at stop and when changes land); bases-start: those of
+ *   roots/<n>/start-<run> what files were when a run began, noted while it goes on
  *   roots/<n>/landed      the same of paths that were applied or undone while the command runs
  *   snapshots/<name>/     a stage each: copies of the upper, made while the command ran
  *   backup/<batch>/       displaced originals of applied batches
