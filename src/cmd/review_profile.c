@@ -48,7 +48,10 @@ static json_t *places(const json_t *state)
 {
         size_t i;
         json_t *one, *list = json_array();
-        json_array_foreach(state, i, one)(void) json_array_append(list, json_object_get(one, "dst"));
+        json_array_foreach(state, i, one)
+        {
+                (void)json_array_append(list, json_object_get(one, "dst"));
+        }
         return list;
 }
 
@@ -59,7 +62,13 @@ static json_t *given(const struct pv_review *r, const json_t *profile)
         json_t *name, *passed, *list = json_array();
         const json_t *all = json_object_get(json_object_get(r->bundle, "environment"), "passed");
         json_array_foreach(json_object_get(profile, "pass_env"), i, name)
-                json_array_foreach(all, k, passed) if (json_equal(name, passed))(void) json_array_append(list, name);
+        {
+                json_array_foreach(all, k, passed)
+                {
+                        if (json_equal(name, passed))
+                                (void)json_array_append(list, name);
+                }
+        }
         return list;
 }
 

@@ -87,7 +87,9 @@ static int run_detached(struct pv_run *r, const struct pv_run_plan *decided, str
                 return !id[0] ? code : say_detached(decided, id, r->summary, err);
         r->detached = &d;
         r->summary = -1;
-        return pv_run_execute(r, decided, &end, err) < 0 ? -1 : end.code;
+        int executed = pv_run_execute(r, decided, &end, err);
+        r->detached = NULL;
+        return executed < 0 ? -1 : end.code;
 }
 
 static int run(const struct pv_request *request, const struct pv_args *args, int summary, struct pv_err *err)

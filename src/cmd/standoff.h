@@ -48,7 +48,7 @@ struct pv_standoff_context {
         struct pv_stage *stage;
         const char *label; /* what markers call the job's side */
 };
-int pv_standoff_look(const struct pv_standoff_context *c, const struct pv_change *change, struct pv_standoff *out,
+int pv_standoff_look(const struct pv_standoff_context *x, const struct pv_change *c, struct pv_standoff *out,
                      struct pv_err *err);
 
 #endif
