@@ -255,6 +255,73 @@ def workflow(bench):
     place.close()
 
 
+COMMITS = 1000
+
+
+class Carrying:
+    """The same commits, one changed file each, brought into a fresh copy of one repository."""
+
+    def __init__(self, bench, place):
+        self.bench, self.place = bench, place
+        self.watch = Stopwatch(place.top, place.environment)
+        self.template, self.source = place.top / "template", place.top / "source"
+        places.make_tree(self.template, 1000)
+        places.git_repository(self.template, place.environment)
+        self.watch.do(["git", "branch", "-m", "main"], self.template)
+        # Untracked, for the job to read: a job makes a thousand commits faster so than by a thousand calls.
+        stream = [b"feature done\n"]
+        for number in range(COMMITS):
+            text = places.text_of(number % 1000, f"commit {number}").encode()
+            stream.append(b"commit refs/heads/main\ncommitter Bench <bench@example.invalid> %d +0000\ndata 6\nCommit\n%s"
+                          b"M 100644 inline %s\ndata %d\n%s\n" %
+                          (1700000000 + number, b"" if number else b"from refs/heads/main^0\n",
+                           places.name_of(number % 1000).encode(), len(text), text))
+        (place.top / "stream").write_bytes(b"".join([*stream, b"done\n"]))
+        shutil.copytree(self.template, self.source)
+        self.watch.do(["sh", "-c", "git fast-import --quiet <../stream"], self.source)
+        self.tip = self.watch.do(["git", "rev-parse", "main"], self.source).strip()
+
+    def fresh(self, name):
+        path = self.place.top / name
+        self.place.forget(path)
+        shutil.copytree(self.template, path)
+        return path
+
+    def check(self, project, branch):
+        if self.watch.do(["git", "rev-parse", branch], project).strip() != self.tip:
+            raise Failed("the commits are not there")
+
+    def fetch(self):
+        project = self.fresh("fetching")
+        settle()
+        ms, _ = self.watch.launch(["git", "fetch", "-q", self.source, "main:taken"], project)
+        self.check(project, "taken")
+        return ms
+
+    def pvisor(self, *options, branch="main"):
+        project = self.fresh("carrying")
+        shutil.copy(self.place.top / "stream", project)
+        self.watch.do([self.bench.pvisor, "run", "--stage", "--", "sh", "-c",
+                       "git fast-import --quiet <stream && git reset -q --hard main"], project)
+        settle()
+        ms, _ = self.watch.launch([self.bench.pvisor, "apply", "last", "--commits", *options], project)
+        self.check(project, branch)
+        return ms
+
+
+def commits(bench):
+    """Commits of a job into the host's repository, against git fetch of the same commits."""
+    place = places.disk()
+    carrying = Carrying(bench, place)
+    yield Contest(f"{COMMITS:,} commits", "ms",
+                  {"git fetch": carrying.fetch,
+                   "pvisor apply --commits --branch": lambda: carrying.pvisor("--branch", "taken", branch="taken"),
+                   "pvisor apply --commits, 1,000 files": carrying.pvisor}, bench.rounds(7),
+                  {"pvisor apply --commits --branch": Target(3.0, 2.0),
+                   "pvisor apply --commits, 1,000 files": Target(3.0, 2.0)})
+    place.close()
+
+
 def resident_mib(pid, program):
     """Proportional memory of a process and its descendants that still are pvisor (the command itself is not)."""
     total = 0
@@ -306,5 +373,5 @@ def memory(bench):
     place.close()
 
 
-ALL = {"launch": launch, "view": view, "apply": apply, "workflow": workflow, "memory": memory,
+ALL = {"launch": launch, "view": view, "apply": apply, "commits": commits, "workflow": workflow, "memory": memory,
        "network": network}

@@ -51,6 +51,7 @@ void pv_carry_fini(struct pv_carry *c)
         free(c->view);
         free(c->host_head);
         free(c->job_head);
+        free(c->known);
         free(c->quarantine);
         pv_tips_fini(&c->host_tips);
         pv_tips_fini(&c->job_tips);

@@ -52,6 +52,7 @@ struct pv_carry {
         char *host_head, *job_head; /* reference that HEAD names; NULL: detached */
         char host_head_id[65], job_head_id[65];
         struct pv_strv elsewhere; /* branches that other work trees of the host have checked out */
+        char *known;              /* revisions that both sides have: lines "^id" */
         size_t other_refs;        /* of the job, of kinds that are never carried (stash, notes, remotes): changed */
         struct pv_carry_ref *ref;
         size_t n_refs;

@@ -13,57 +13,15 @@
 
 #define PACK_BYTES_MAX (4ULL << 30)
 #define PACK_SECONDS   300
-#define KNOWN_MAX      2000 /* tips of the host that the pack need not lead up to */
-#define HEADER_BYTES   12   /* of a pack: "PACK", version, number of objects; gitformat-pack(5) */
+#define HEADER_BYTES   12 /* of a pack: "PACK", version, number of objects; gitformat-pack(5) */
 
 /* --- made inside --- */
-
-static void put_host_ids(const struct pv_carry *c, struct pv_str *out)
-{
-        const char *prefix[] = { "refs/heads/", "refs/tags/" };
-        size_t n = 0;
-        for (size_t k = 0; k < 2; k++)
-                for (size_t i = 0; i < c->host_tips.n && n < KNOWN_MAX; i++)
-                        if (pv_str_has_prefix(c->host_tips.item[i].name, prefix[k])) {
-                                pv_str_putf(out, "%s\n", c->host_tips.item[i].id);
-                                n++;
-                        }
-        if (*c->host_head_id)
-                pv_str_putf(out, "%s\n", c->host_head_id);
-}
-
-/* Which of the host's tips the job's repository still has: the pack is made up to those. */
-static int put_known(const struct pv_carry *c, const struct pv_git_runner *job, struct pv_str *revisions,
-                     struct pv_err *err)
-{
-        static const char *const words[] = { "cat-file", "--batch-check=%(objectname) %(objecttype)", NULL };
-        pv_auto_str ids = { 0 };
-        pv_auto_git_answer a = { 0 };
-        put_host_ids(c, &ids);
-        if (!ids.len)
-                return 0;
-        struct pv_git_questions q = { .n = 1, .in = ids.s, .in_len = ids.len, .max_out = 1 << 20 };
-        q.item[0] = (struct pv_git_question){ .worktree = c->view, .exact_repo = true, .words = words };
-        if (pv_git_ask(job, &q, &a, err) < 0)
-                return -1;
-        char *rest = a.text;
-        for (char *line; (line = strsep(&rest, "\n"));) {
-                char *type = strchr(line, ' ');
-                if (!type)
-                        continue;
-                *type++ = '\0';
-                if (pv_is_object_name(line) && (pv_streq(type, "commit") || pv_streq(type, "tag")))
-                        pv_str_putf(revisions, "^%s\n", line);
-        }
-        return 0;
-}
 
 static int make_pack(const struct pv_carry *c, const struct pv_git_runner *job, int out, struct pv_err *err)
 {
         pv_auto_str revisions = { 0 };
         int exit_code = 0;
-        if (put_known(c, job, &revisions, err) < 0)
-                return -1;
+        pv_str_put(&revisions, c->known ? c->known : "");
         for (size_t i = 0; i < c->n_refs; i++)
                 if (*c->ref[i].new_id)
                         pv_str_putf(&revisions, "%s\n", c->ref[i].new_id);

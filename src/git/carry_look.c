@@ -6,8 +6,12 @@
 #include "base/path.h"
 #include "git/carry.h"
 
-enum { REFS_BYTES_MAX = 64 << 20 };
+enum {
+        REFS_BYTES_MAX = 64 << 20,
+        KNOWN_MAX = 2000, /* tips of the host that the pack need not lead up to */
+};
 
+static const char *const which_are_there[] = { "cat-file", "--batch-check=%(objectname) %(objecttype)", NULL };
 static const char *const all_refs[] = { "for-each-ref", "--format=%(objectname)%00%(refname)%00%(symref)", NULL };
 static const char *const head_name[] = { "symbolic-ref", "-q", "HEAD", NULL };
 static const char *const head_id[] = { "rev-parse", "-q", "--verify", "HEAD", NULL };
@@ -90,21 +94,49 @@ static void sort_out(struct pv_tips *t)
         t->n = n;
 }
 
+static void put_host_ids(const struct pv_carry *c, struct pv_str *out)
+{
+        for (size_t i = 0; i < c->host_tips.n && i < KNOWN_MAX; i++)
+                pv_str_putf(out, "%s\n", c->host_tips.item[i].id);
+        if (*c->host_head_id)
+                pv_str_putf(out, "%s\n", c->host_head_id);
+}
+
+/* Which of the host's tips the job's repository still has: revisions that the pack is made up to. */
+static void read_known(struct pv_carry *c, const struct pv_git_answer *a)
+{
+        pv_auto_str known = { 0 };
+        char *rest = a->text;
+        for (char *line; (line = strsep(&rest, "\n"));) {
+                char *type = strchr(line, ' ');
+                if (!type)
+                        continue;
+                *type++ = '\0';
+                if (pv_is_object_name(line) && (pv_streq(type, "commit") || pv_streq(type, "tag")))
+                        pv_str_putf(&known, "^%s\n", line);
+        }
+        c->known = pv_str_steal(&known);
+}
+
 static int ask_job(struct pv_carry *c, const struct pv_git_runner *job, struct pv_err *err)
 {
-        static const char *const *const words[] = { all_refs, head_name, head_id };
-        struct pv_git_questions q = { .max_out = REFS_BYTES_MAX };
-        struct pv_git_answer answer[3] = { 0 };
+        static const char *const *const words[] = { which_are_there, all_refs, head_name, head_id };
+        pv_auto_str ids = { 0 };
+        struct pv_git_answer answer[4] = { 0 };
+        put_host_ids(c, &ids);
+        struct pv_git_questions q = { .in = ids.s, .in_len = ids.len, .max_out = REFS_BYTES_MAX };
         for (; q.n < sizeof words / sizeof *words; q.n++)
                 q.item[q.n] = (struct pv_git_question){ .worktree = c->view, .exact_repo = true, .words = words[q.n] };
         if (pv_git_ask(job, &q, answer, err) < 0)
                 return pv_err_wrap(err, "ask git inside the job");
-        c->job_text = answer[0];
-        bool answered = answer[0].exit_code == 0;
+        c->job_text = answer[1];
+        bool answered = answer[1].exit_code == 0;
+        read_known(c, &answer[0]);
         read_tips(&c->job_text, &c->job_tips);
-        read_head(&answer[1], &answer[2], &c->job_head, c->job_head_id);
-        pv_git_answer_fini(&answer[1]);
+        read_head(&answer[2], &answer[3], &c->job_head, c->job_head_id);
+        pv_git_answer_fini(&answer[0]);
         pv_git_answer_fini(&answer[2]);
+        pv_git_answer_fini(&answer[3]);
         count_others(c);
         sort_out(&c->job_tips);
         sort_out(&c->host_tips);

@@ -48,7 +48,11 @@ bool pv_commits_any(const struct pv_commits *c)
 
 /* --- the record --- */
 
-static int write_record(const struct pv_commits *c, enum phase phase, struct pv_err *err)
+/*
+ * Durable where something is about to be done that a machine which stops would leave behind without a word of it. The
+ * files' own batch makes durable what was written before it.
+ */
+static int write_record(const struct pv_commits *c, enum phase phase, enum pv_file_flags flags, struct pv_err *err)
 {
         json_t *repos = json_array();
         for (size_t i = 0; i < c->n; i++)
@@ -58,7 +62,7 @@ static int write_record(const struct pv_commits *c, enum phase phase, struct pv_
                                         "files", (json_int_t)c->n_files, "repositories", repos);
         if (!record)
                 return pv_err_set(err, PV_ERR_SYS, ENOMEM, "record of commits");
-        return pv_json_write_at(pv_stage_dirfd(c->stage).fd, RECORD, record, PV_FILE_DURABLE, err);
+        return pv_json_write_at(pv_stage_dirfd(c->stage).fd, RECORD, record, flags, err);
 }
 
 static int read_repos(const json_t *record, struct pv_commits *c, struct pv_err *err)
@@ -184,7 +188,8 @@ int pv_commits_prepare(struct pv_commits *c, const struct pv_git_runner *view, c
                 if (pv_carry_compare(&c->item[i], i == 0 ? &c->start : NULL, o, err) < 0)
                         return -1;
         bool ignored;
-        if (newest_batch(c->stage, c->before, &ignored, err) < 0 || write_record(c, PHASE_PREPARED, err) < 0)
+        if (newest_batch(c->stage, c->before, &ignored, err) < 0 ||
+            write_record(c, PHASE_PREPARED, PV_FILE_REPLACE, err) < 0)
                 return -1;
         c->recorded = true;
         for (size_t i = 0; i < c->n; i++)
@@ -232,7 +237,7 @@ int pv_commits_check(struct pv_commits *c, const bool *as_it_was, struct pv_appl
 {
         for (size_t i = 0; i < c->n; i++) {
                 c->item[i].locked = pv_carry_here(&c->item[i]) != NULL; /* recorded before it is so */
-                if (c->item[i].locked && write_record(c, PHASE_PREPARED, err) < 0)
+                if (c->item[i].locked && write_record(c, PHASE_PREPARED, PV_FILE_DURABLE, err) < 0)
                         return -1;
                 c->item[i].locked = false;
                 if (check_one(&c->item[i], c->job, as_it_was[i], result, err) < 0)
@@ -339,7 +344,7 @@ static int finish(struct pv_commits *c, bool recovering, struct pv_err *err)
                 if (move_one(c, &c->item[i], recovering, err) < 0)
                         return -1;
         if (renew_start(c, false, err) < 0 || (!*c->id && name_it(c, err) < 0) ||
-            write_record(c, PHASE_MOVING, err) < 0)
+            write_record(c, PHASE_MOVING, PV_FILE_REPLACE, err) < 0)
                 return -1;
         pv_auto_free char *name = pv_strf(DONE_PREFIX "%s", c->id);
         if (renameat(dir, RECORD, dir, name) < 0)
@@ -365,7 +370,7 @@ static int land_files(struct pv_commits *c, struct pv_changes *changes, const bo
         look.freezer = NULL;
         if (c->n_files && pv_apply(c->stage, changes, selected, &look, result, err) < 0)
                 return -1;
-        if (write_record(c, PHASE_PREPARED, err) < 0 || admit_all(c, err) < 0)
+        if (write_record(c, PHASE_PREPARED, PV_FILE_REPLACE, err) < 0 || admit_all(c, err) < 0)
                 return -1;
         if (c->n_files) {
                 pv_apply_result_fini(result);
@@ -385,7 +390,8 @@ int pv_commits_land(struct pv_commits *c, struct pv_changes *changes, const bool
         if (r < 0)
                 pv_commits_abandon(c);
         c->recorded = false;
-        if (r == 0 && (write_record(c, PHASE_MOVING, err) < 0 || finish(c, false, err) < 0)) {
+        if (r == 0 && (write_record(c, PHASE_MOVING, c->n_files ? PV_FILE_REPLACE : PV_FILE_DURABLE, err) < 0 ||
+                       finish(c, false, err) < 0)) {
                 r = pv_err_wrap(err, "the files are published, but the commits are not all in place");
                 (void)pv_err_hint(err, "nothing is lost: the next command on this job finishes it");
         }
@@ -537,7 +543,7 @@ static int undo_files(struct pv_commits *c, struct pv_apply_result *result, stru
 
 static int undo_locked(struct pv_commits *c, struct pv_apply_result *result, struct pv_err *err)
 {
-        if (check_undo(c, result, err) < 0 || write_record(c, PHASE_UNDOING, err) < 0)
+        if (check_undo(c, result, err) < 0 || write_record(c, PHASE_UNDOING, PV_FILE_DURABLE, err) < 0)
                 return -1;
         c->recorded = true;
         if (undo_files(c, result, err) < 0)
