@@ -602,7 +602,7 @@ exec /usr/bin/git "$@"
 
 def test_review_names_the_command(repo):
     repo.agent("echo 1 >> README.md; git commit -qam One; echo 1 >> README.md; git commit -qam Two")
-    assert re.search(r"pvisor apply \S+ --commits +2 commits, and their files", repo.pvisor("review", cwd=repo.path).out)
+    assert re.search(r"pvisor apply \S+ --commits +2 commits with their files", repo.pvisor("review", cwd=repo.path).out)
     assert "--commits brings commits over" in repo.pvisor("apply", "--all", "--dry-run", cwd=repo.path).out
     repo.commits()
     assert "--commits" not in repo.pvisor("review", cwd=repo.path).out

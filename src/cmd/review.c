@@ -145,8 +145,8 @@ static void put_next(const struct pv_review *r, struct pv_str *out)
                     "  pvisor apply %s --all            or --path PATH\n",
                     job, job, job);
         if (r->n_commits)
-                pv_str_putf(out, "  pvisor apply %s --commits        %zu commit%s, and their files\n", job,
-                            r->n_commits, r->n_commits == 1 ? "" : "s");
+                pv_str_putf(out, "  pvisor apply %s --commits        %zu commit%s with %s files\n", job, r->n_commits,
+                            r->n_commits == 1 ? "" : "s", r->n_commits == 1 ? "its" : "their");
         else if (r->has_commits)
                 pv_str_putf(out, "  pvisor apply %s --commits        branches and tags\n", job);
         pv_str_putf(out, "  pvisor drop %s\n", job);
