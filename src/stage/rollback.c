@@ -60,7 +60,16 @@ static int close_down(struct pv_engine *e, const struct pv_item *it, const struc
         return it->flags & flag && !e->by_root ? fchmodat(at->dirfd, at->name, mode & 07777, 0) : 0;
 }
 
-static int rollback_exchange(struct pv_engine *e, size_t i, struct pv_err *err)
+/* Out of the target, or, `back`, into it again. */
+static int move(struct pv_engine *e, const struct pv_item *it, const struct pv_place *at, const struct pv_place *target,
+                bool back)
+{
+        if (it->op == PV_OP_EXCHANGE)
+                return pv_move_swap(e, it, at, target);
+        return back ? pv_move_new(e, it, at, target) : pv_move_new(e, it, target, at);
+}
+
+static int rollback_published(struct pv_engine *e, size_t i, struct pv_err *err)
 {
         struct pv_item *it = &e->plan->item[i];
         struct pv_place at, target;
@@ -69,44 +78,25 @@ static int rollback_exchange(struct pv_engine *e, size_t i, struct pv_err *err)
                 return keep(e, it);
         if (pv_place_counterpart(e, it, &at) < 0 || pv_ident_read(at.dirfd, at.name, &there, NULL) < 0)
                 return failed(it, err);
-        if (there.mode == 0 || !holds_ours(e, i, &target, IN_TARGET))
+        if ((it->op == PV_OP_EXCHANGE && there.mode == 0) || !holds_ours(e, i, &target, IN_TARGET))
                 return keep(e, it);
         if (open_up(e, it, &target, it->in.mode, PV_ITEM_OPEN_IN) < 0 ||
             open_up(e, it, &at, there.mode, PV_ITEM_OPEN_OUT) < 0)
                 return failed(it, err);
-        if (pv_move_swap(e, it, &at, &target) < 0)
+        if (move(e, it, &at, &target, false) < 0)
                 return errno == ENOENT ? keep(e, it) : failed(it, err);
         if (!holds_ours(e, i, &at, CAME_OUT)) {
-                /* Between the look and the exchange the host put something newer there, or writes: it goes back. */
-                if (pv_move_swap(e, it, &at, &target) < 0)
+                /*
+                 * Between the look and the move the host put something newer there, or writes: it goes back. Where its
+                 * name was taken again meanwhile, the host's two versions stay apart: one in the backup.
+                 */
+                if (move(e, it, &at, &target, true) < 0 && (it->op == PV_OP_EXCHANGE || errno != EEXIST))
                         return failed(it, err);
                 return keep(e, it);
         }
         it->state = PV_ITEM_DONE; /* for the restoration: it had left its layer */
         if (close_down(e, it, &target, there.mode, PV_ITEM_OPEN_OUT) < 0)
                 return failed(it, err);
-        if (!(it->flags & PV_ITEM_COPY) && pv_tree_restore(e, i, &at, err) < 0)
-                return -1;
-        it->state = PV_ITEM_PENDING;
-        return 0;
-}
-
-static int rollback_place(struct pv_engine *e, size_t i, struct pv_err *err)
-{
-        struct pv_item *it = &e->plan->item[i];
-        struct pv_place at, target;
-        if (pv_place_target(e, it, &target) < 0 || !holds_ours(e, i, &target, IN_TARGET))
-                return keep(e, it);
-        if (pv_place_counterpart(e, it, &at) < 0 || open_up(e, it, &target, it->in.mode, PV_ITEM_OPEN_IN) < 0)
-                return failed(it, err);
-        if (pv_move_new(e, it, &target, &at) < 0)
-                return errno == ENOENT ? keep(e, it) : failed(it, err);
-        if (!holds_ours(e, i, &at, CAME_OUT)) {
-                /* Where the name was taken again meanwhile, the host's two versions stay apart: one in the backup. */
-                if (pv_move_new(e, it, &at, &target) < 0 && errno != EEXIST)
-                        return failed(it, err);
-                return keep(e, it);
-        }
         if (!(it->flags & PV_ITEM_COPY) && pv_tree_restore(e, i, &at, err) < 0)
                 return -1;
         it->state = PV_ITEM_PENDING;
@@ -136,9 +126,8 @@ static int rollback_item(struct pv_engine *e, size_t i, struct pv_err *err)
 {
         switch ((enum pv_op)e->plan->item[i].op) {
         case PV_OP_EXCHANGE:
-                return rollback_exchange(e, i, err);
         case PV_OP_PLACE:
-                return rollback_place(e, i, err);
+                return rollback_published(e, i, err);
         case PV_OP_REMOVE:
                 return rollback_remove(e, i, err);
         case PV_OP_META:
