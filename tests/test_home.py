@@ -132,6 +132,23 @@ def test_a_workspace_in_a_cache_is_the_workspace(safe, home, make_workspace):
     assert safe("ls; cat ~/.cache/y", cwd=workspace) == "package.json\ny\n"
 
 
+@pytest.mark.root
+def test_where_they_cannot_be_kept_a_run_goes_on_and_says_so(safe, npm, temporary, environment):
+    for name in ("lower", "upper", "work", "store"):
+        (temporary / name).mkdir()
+    subprocess.run(["mount", "-t", "overlay", "overlay", "-o",
+                    f"lowerdir={temporary}/lower,upperdir={temporary}/upper,workdir={temporary}/work", temporary / "store"],
+                   check=True)
+    try:
+        environment["PVISOR_HOME"] = str(temporary / "store")
+        script = "cat ~/.npm/x 2>/dev/null; mkdir -p ~/.npm; echo kept > ~/.npm/x"
+        for run in range(2):
+            assert safe(script, f"--stage={temporary}/stage-{run}") == ""
+        assert "Caches are not kept" in json.dumps(record(environment)["executor_observations"])
+    finally:
+        subprocess.run(["umount", temporary / "store"], check=True)
+
+
 def test_inspect_sees_no_caches(pvisor, safe, npm):
     safe("echo x > ~/.npm/x; echo 1 > changed")
     assert pvisor("inspect", "last", "--", "sh", "-c", "ls ~/.npm 2>/dev/null; true", cwd=npm).out == ""

@@ -378,6 +378,7 @@ def test_a_login_fills_the_state(pvisor, agent, workspace, profile, environment)
     result = pvisor("login", "mine", cwd=workspace, code=3)
     assert "pvisor-login-" in result.out and len(result.out.split()) == 1
     assert not os.path.exists(result.out.split()[0])
+    assert len(json.loads(pvisor("prune", "--json", cwd=workspace).out)["removed"]) == 1  # nothing to decide on
     assert pvisor("run", "--safe", "--", "mine", cwd=workspace).out == "token\n"
     assert "removed" in pvisor("login", "mine", "--forget").err
     assert pvisor("run", "--safe", "--", "mine", cwd=workspace, code=1).out == ""

@@ -30,6 +30,7 @@ struct pv_launch {
         /* From here on filled by pid 1, for the launcher. */
         struct pv_rename rename;                  /* when renames is set */
         int share;                                /* of pv_mounts_out */
+        bool caches_lost;                         /* the same */
         struct pv_boundary_network_words network; /* how the network namespace is furnished; "" when it is empty */
         uint64_t pid_max;
         bool further; /* the launcher of another command, in a sandbox that runs (exec.h) */

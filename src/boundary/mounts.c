@@ -505,10 +505,14 @@ static int make_caches(struct build *b, struct pv_err *err)
 
 static int step_cache(struct build *b, const struct pv_view_step *s, struct pv_err *err)
 {
-        if (!b->in->caches)
+        if (!b->in->caches || b->out->caches_lost)
                 return 0;
-        if (b->caches.fd < 0 && make_caches(b, err) < 0)
-                return -1;
+        /* Nothing is confined by it: where the store's file system takes no upper layer, nothing is kept. */
+        if (b->caches.fd < 0 && make_caches(b, err) < 0) {
+                b->out->caches_lost = true;
+                pv_err_clear(err);
+                return 0;
+        }
         const char *rel = s->src + strlen(b->in->caches->home) + 1;
         pv_auto_fd dir = pv_path_openat(b->caches, rel, O_PATH | O_DIRECTORY, 0);
         pv_auto_fd mnt = dir < 0 ? -1 : open_tree(dir, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);

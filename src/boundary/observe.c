@@ -90,7 +90,9 @@ static void observe_home(const struct pv_launch *l, struct pv_observations *obs)
                 pv_observation_limit(
                         o, "The agent's state is pVisor's own: all runs of the agent have it and can change it.");
         if (p->caches.n)
-                pv_observation_limit(o, "What is written to caches is there in later runs of this workspace.");
+                pv_observation_limit(
+                        o, l->caches_lost ? "Caches are not kept: the job store's file system takes no upper layer."
+                                          : "What is written to caches is there in later runs of this workspace.");
 }
 
 static void observe_network(const struct pv_launch *l, struct pv_observations *obs)

@@ -80,6 +80,7 @@ static int build_view(struct pv_launch *l, int *sysctl, struct pv_err *err)
         int r = pv_mounts_enter(&in, &out, err);
         *sysctl = out.sysctl;
         l->share = out.share;
+        l->caches_lost = out.caches_lost;
         if (r < 0)
                 return -1;
         for (size_t i = 0; i < l->b->n_views; i++)

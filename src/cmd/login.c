@@ -68,6 +68,7 @@ static int run_in(const char *workspace, const struct pv_profile *p, const struc
                 .safe = true,
                 .workspace = (char *)workspace,
                 .profile = p->name,
+                .unstaged = true,
                 .no_settings = true,
                 .no_caches = true,
                 .overlaynet_allow = o->allow,

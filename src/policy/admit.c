@@ -97,12 +97,13 @@ static void set_dimensions(struct admission *a)
         p->safe = r->safe;
         p->strict = r->strict;
         p->allow_userns = r->allow_userns;
-        p->staged = r->safe || r->stage || r->continue_job;
+        p->staged = (r->safe && !r->unstaged) || r->stage || r->continue_job;
         p->stage_backend = r->stage_backend == PV_REQUEST_STAGE_KERNEL ? PV_STAGE_BACKEND_KERNEL
                            : r->stage_backend == PV_REQUEST_STAGE_FUSE ? PV_STAGE_BACKEND_FUSE
                                                                        : PV_STAGE_BACKEND_AUTO;
-        p->filesystem =
-                r->filesystem == PV_REQUEST_FS_SANDBOX || (!r->filesystem && p->staged) ? PV_FS_SANDBOX : PV_FS_HOST;
+        p->filesystem = r->filesystem == PV_REQUEST_FS_SANDBOX || (!r->filesystem && (p->staged || p->safe))
+                                ? PV_FS_SANDBOX
+                                : PV_FS_HOST;
         p->stdio = r->stdio == PV_REQUEST_STDIO_CAPTURE ? PV_STDIO_CAPTURE : PV_STDIO_INHERIT;
         p->limits = (struct pv_limits){
                 .timeout_ms = r->timeout,

@@ -27,7 +27,8 @@ struct pv_request {
         char *config;
         char *profile; /* a name, or "none"; NULL: that of the program, under --safe */
         bool no_state, no_caches;
-        bool no_settings; /* `login`: the agent writes its own */
+        /* Of `login`: the agent writes its own settings, and its workspace is an empty directory that goes away. */
+        bool no_settings, unstaged;
         char *json;       /* "" on stderr, a number: that descriptor, else a file */
 
         int filesystem;       /* enum pv_request_filesystem */
