@@ -108,6 +108,8 @@ static void names_that_run(void **state)
                 { "CLAUDE.md", PV_ATTENTION_AGENT, "CLAUDE.md" },
                 { "AGENTS.md", PV_ATTENTION_AGENT, "AGENTS.md" },
                 { ".mcp.json", PV_ATTENTION_AGENT, ".mcp.json" },
+                { "dotfiles/.config/pvisor/profiles/claude.yaml", PV_ATTENTION_AGENT, "dotfiles/.config/pvisor" },
+                { "pvisor/profiles/claude.yaml", PV_ATTENTION_AGENT, "pvisor/profiles" },
                 { ".cursor/rules/x.mdc", PV_ATTENTION_AGENT, ".cursor" },
                 { ".codex/config.toml", PV_ATTENTION_AGENT, ".codex" },
                 { ".gemini/settings.json", PV_ATTENTION_AGENT, ".gemini" },

@@ -87,6 +87,11 @@ static const struct rule rules[] = {
         { ".agents", BELOW, PV_ATTENTION_AGENT },
         { ".agent", BELOW, PV_ATTENTION_AGENT },
         { ".codex", BELOW, PV_ATTENTION_AGENT },
+        /* What the next run is allowed to do. */
+        { ".config", "pvisor/", PV_ATTENTION_AGENT },
+        { "pvisor", "config.yaml", PV_ATTENTION_AGENT },
+        { "pvisor", "groups.yaml", PV_ATTENTION_AGENT },
+        { "pvisor", "profiles/", PV_ATTENTION_AGENT },
         { ".gemini", BELOW, PV_ATTENTION_AGENT },
         { ".qwen", BELOW, PV_ATTENTION_AGENT },
         { ".cursor", BELOW, PV_ATTENTION_AGENT },

@@ -29,7 +29,7 @@ struct pv_request {
         bool no_state, no_caches;
         /* Of `login`: the agent writes its own settings, and its workspace is an empty directory that goes away. */
         bool no_settings, unstaged;
-        char *json;       /* "" on stderr, a number: that descriptor, else a file */
+        char *json; /* "" on stderr, a number: that descriptor, else a file */
 
         int filesystem;       /* enum pv_request_filesystem */
         struct pv_strv mount; /* SRC[:DST]:read|stage|write */
