@@ -257,7 +257,7 @@ static int read_result(struct pv_run_network *n, struct pv_err *err)
 {
         pv_auto_free char *text = NULL;
         struct pollfd p = { .fd = n->control, .events = POLLIN };
-        if (shutdown(n->control, SHUT_WR) < 0 || poll(&p, 1, END_MS) != 1)
+        if (poll(&p, 1, END_MS) != 1)
                 return pv_err_set(err, PV_ERR_SYS, 0, "the data plane did not answer");
         if (pv_fd_read_all(n->control, SUMMARY_MAX, "the network's sums", &text, NULL, err) < 0)
                 return -1;
@@ -265,10 +265,16 @@ static int read_result(struct pv_run_network *n, struct pv_err *err)
         return n->result ? 0 : pv_err_set(err, PV_ERR_SYS, 0, "the data plane ended before its time");
 }
 
+void pv_run_network_stop(struct pv_run_network *n)
+{
+        pv_run_grants_free(pv_steal(&n->grants));
+        if (n->plane > 0)
+                (void)shutdown(n->control, SHUT_WR);
+}
+
 void pv_run_network_end(struct pv_run_network *n)
 {
         struct pv_err err = PV_ERR_INIT;
-        pv_run_grants_free(pv_steal(&n->grants));
         if (n->plane <= 0)
                 return;
         if (read_result(n, &err) < 0) {

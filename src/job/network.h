@@ -43,7 +43,12 @@ int pv_run_network_prepare(struct pv_run_network *n, struct pv_plan *plan, struc
 /* After the boundary has started: the data plane's process. events: of the job, O_APPEND, borrowed. */
 int pv_run_network_start(struct pv_run_network *n, struct pv_boundary *b, int events, struct pv_err *err);
 
-/* When everything inside is dead: lets the plane deliver the rest, takes its sums into result, reaps it. */
+/*
+ * When everything inside is dead: the plane delivers the rest and sums up, while the caller has other things to do. Must:
+ * before the boundary is freed.
+ */
+void pv_run_network_stop(struct pv_run_network *n);
+/* After that: takes its sums into result, reaps it. */
 void pv_run_network_end(struct pv_run_network *n);
 
 void pv_run_network_fini(struct pv_run_network *n);

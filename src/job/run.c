@@ -546,7 +546,7 @@ static void follow(struct lifecycle *l, struct pv_run_end *out)
         pv_stage_size_end(pv_steal(&l->size));
         pv_noter_end(pv_steal(&l->noter));
         ignore_signals();
-        pv_run_network_end(&l->network);
+        pv_run_network_stop(&l->network);
         seal(l);
         if (l->stage)
                 l->live.job->applied = (long long)pv_batches_count_standing(l->stage);
@@ -560,6 +560,7 @@ static void follow(struct lifecycle *l, struct pv_run_end *out)
                 pv_log_warn("the program that served the stage ended before the command: it may have met errors");
         remove_scratch(l);
         compute_changes(l, &changes);
+        pv_run_network_end(&l->network);
         int code = exit_code(&end);
         const struct pv_job_end how = {
                 .state = PV_JOB_ENDED,
