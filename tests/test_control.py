@@ -257,6 +257,59 @@ def test_new_processes_do_not_slip_through(background):
         s.close()
 
 
+TRACED = r"""
+import ctypes, os, signal, time
+child = os.fork()
+if child == 0:
+    fd, i = os.open("count0", os.O_RDWR | os.O_CREAT), 0
+    while True:
+        i += 1
+        os.pwrite(fd, b"%020d" % i, 0)
+        time.sleep(0.0005)
+assert ctypes.CDLL(None, use_errno=True).ptrace(0x4206, child, None, None) == 0, ctypes.get_errno()
+print("rea" + "dy", flush=True)
+while True:  # as strace does: what was about to be delivered is, a stop is a stop, and SIGCONT ends it
+    pid, status = os.waitpid(child, 0x40000000)
+    if os.WIFSTOPPED(status):
+        listen = status >> 16 == 128 and os.WSTOPSIG(status) != signal.SIGTRAP
+        ctypes.CDLL(None).ptrace(0x4208 if listen else 7, child, None, 0 if status >> 16 else os.WSTOPSIG(status))
+"""
+
+
+def test_what_is_traced_already_stands_still_too(background):
+    job = background("--safe", "--", "/usr/bin/python3", "-c", TRACED)
+    job.await_output("ready")
+    directory = next(iter((job.directory / "stage/roots").glob("*/layers/*")))
+    count = lambda: _read(directory / "count0")
+    for _ in range(5):
+        s = _freeze(job)
+        first = count()
+        time.sleep(0.05)
+        assert first and count() == first
+        s.close()
+        deadline = time.monotonic() + 20
+        while count() == first:
+            assert time.monotonic() < deadline, "it does not go on"
+            time.sleep(0.005)
+
+
+def test_exec_of_a_client_that_is_gone_does_not_start(background, pv, environment, workspace, marker):
+    job = background("--safe", "--", "sleep", "600")
+    s = _freeze(job)
+    client = subprocess.Popen([pv, "exec", "--", "sh", "-c", f"touch {marker}"], cwd=workspace, env=environment)
+    deadline = time.monotonic() + 20
+    while not job.events("exec"):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    client.kill()
+    client.wait()
+    s.close()
+    out = job.ask({"verb": "state"})
+    assert out["ok"]
+    time.sleep(0.2)
+    assert not job.events("exec-started")
+
+
 def test_a_decider_that_dies_lets_it_go_on(background):
     job = background("--safe", "--", "/usr/bin/python3", "-c", BUSY)
     job.await_output("ready")

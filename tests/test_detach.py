@@ -287,6 +287,14 @@ def test_logs_follow_to_the_end(pv, environment, workspace, pvisor):
     assert json.loads(events.splitlines()[-1])["event"] == "ended"
 
 
+def test_logs_show_a_terminals_lines_as_lines_and_nothing_that_steers(detached, terminal, pv, workspace, pvisor):
+    job = detached("--safe", "--", "printf", r"one\ntwo\n\033[31mred\007\n")
+    assert pvisor("logs", "-f", job, cwd=workspace).out == "one\r\ntwo\r\n\033[31mred\007\r\n"
+    t = terminal([pv, "logs", job], cwd=workspace)
+    assert t.wait() == 0
+    assert t.output == "one\r\ntwo\r\n\\x1b[31mred\\x07\r\n"
+
+
 def test_logs_as_json_hold_any_byte(pvisor, workspace):
     job = pvisor("run", "-q", "--safe", "-d", "--", "printf", r"a\000b\n\377\n", cwd=workspace).out.strip()
     lines = pvisor("logs", "-f", "--json", job, cwd=workspace).out.splitlines()

@@ -314,7 +314,9 @@ void pv_boundary_exec_signal(struct pv_boundary *b, unsigned number, int sig)
 void pv_boundary_exec_forget(struct pv_boundary *b, unsigned number)
 {
         struct pv_exec *x = find(b, number);
-        if (x)
+        if (x && x->order[PV_EXEC_ORDER] >= 0)
+                exec_free(x); /* init does not know of it */
+        else if (x)
                 x->events = NULL;
 }
 

@@ -45,18 +45,32 @@ static const struct pv_opt options[] = {
         { .name = NULL },
 };
 
+/* A terminal's own line end (CR LF) is one, too. */
+static size_t plain_length(const char *s, size_t n)
+{
+        size_t line = 0;
+        while (line < n && s[line] != '\n' && s[line] != '\t' &&
+               !(s[line] == '\r' && line + 1 < n && s[line + 1] == '\n'))
+                line++;
+        return line;
+}
+
 /* Lines and tabs as they are; all else that could steer a terminal is escaped. */
 static void put_for_terminal(struct pv_str *b, const char *s, size_t n)
 {
         while (n > 0) {
-                size_t line = 0;
-                while (line < n && s[line] != '\n' && s[line] != '\t')
-                        line++;
+                size_t line = plain_length(s, n);
                 pv_str_put_safe_n(b, s, line);
-                if (line < n)
-                        pv_str_putc(b, s[line++]);
                 s += line;
                 n -= line;
+                if (n > 0 && *s == '\r') {
+                        s++;
+                        n--;
+                }
+                if (n > 0) {
+                        pv_str_putc(b, *s++);
+                        n--;
+                }
         }
 }
 

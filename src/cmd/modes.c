@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cmd/modes.h"
 
-#define ESCAPE '\033'
+#define ESCAPE      '\033'
+#define KITTIES_MAX 8
 
 enum { GROUND, ESCAPED, BRACKET, PRIVATE };
 
@@ -53,6 +54,21 @@ static void see_escaped(struct pv_modes *m, char c)
                 clear(m); /* full reset */
 }
 
+/* CSI > flags u pushes, CSI < n u pops; CSI > 4 ; n m. */
+static void see_keys(struct pv_modes *m, char c)
+{
+        unsigned n = m->number[0];
+        if (m->private == '>' && c == 'u' && m->kitties < KITTIES_MAX) {
+                m->kitty = n;
+                m->kitties++;
+        } else if (m->private == '<' && c == 'u') {
+                n = n ? n : 1;
+                m->kitties = m->kitties > n ? m->kitties - n : 0;
+        } else if (m->private == '>' && c == 'm' && n == 4) {
+                m->other_keys = m->n_numbers > 1 ? m->number[1] : 0;
+        }
+}
+
 static void see_private(struct pv_modes *m, char c)
 {
         const size_t most = sizeof m->number / sizeof *m->number;
@@ -63,8 +79,9 @@ static void see_private(struct pv_modes *m, char c)
         } else if (c == ';' && m->n_numbers < most) {
                 m->number[m->n_numbers++] = 0;
         } else {
-                if (c == 'h' || c == 'l')
+                if (m->private == '?' && (c == 'h' || c == 'l'))
                         change(m, c == 'h');
+                see_keys(m, c);
                 m->state = GROUND;
         }
 }
@@ -78,7 +95,8 @@ void pv_modes_see(struct pv_modes *m, const char *bytes, size_t n)
                 } else if (m->state == ESCAPED) {
                         see_escaped(m, c);
                 } else if (m->state == BRACKET) {
-                        m->state = c == '?' ? PRIVATE : GROUND;
+                        m->state = c == '?' || c == '>' || c == '<' ? PRIVATE : GROUND;
+                        m->private = c;
                         m->n_numbers = 1;
                         m->number[0] = 0;
                 } else if (m->state == PRIVATE) {
@@ -107,6 +125,10 @@ void pv_modes_put(const struct pv_modes *m, struct pv_str *out)
         put_all(m->reset, m->n_reset, 'l', out);
         if (m->keypad)
                 pv_str_put(out, "\033=");
+        if (m->other_keys)
+                pv_str_putf(out, "\033[>4;%um", m->other_keys);
+        for (unsigned i = 0; i < m->kitties; i++) /* as often, since each will be popped */
+                pv_str_putf(out, "\033[>%uu", m->kitty);
 }
 
 void pv_modes_put_undo(const struct pv_modes *m, struct pv_str *out)
@@ -115,5 +137,9 @@ void pv_modes_put_undo(const struct pv_modes *m, struct pv_str *out)
         put_all(m->reset, m->n_reset, 'h', out);
         if (m->keypad)
                 pv_str_put(out, "\033>");
+        if (m->other_keys)
+                pv_str_put(out, "\033[>4;0m");
+        if (m->kitties)
+                pv_str_putf(out, "\033[<%uu", m->kitties);
         pv_str_put(out, "\033[0m");
 }

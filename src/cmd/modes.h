@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The modes that a program has set on a terminal (DEC private modes: the alternate screen, the cursor, mouse reports,
- * bracketed paste, ...; and the keypad's), found in its output: so that another terminal can be set likewise when it
+ * bracketed paste, ...; the keypad's; and how keys are told, by the protocols of kitty and xterm), found in its output: so that another terminal can be set likewise when it
  * joins, and be given back as it was.
  */
 #ifndef PV_CMD_MODES_H
@@ -15,9 +15,12 @@
 struct pv_modes {
         unsigned set[PV_MODES_MAX], reset[PV_MODES_MAX]; /* those that are not as they are by default */
         size_t n_set, n_reset;
-        bool keypad; /* application mode */
+        bool keypad;             /* application mode */
+        unsigned kitty, kitties; /* the flags that were pushed last, and how often more was pushed than popped */
+        unsigned other_keys;     /* xterm's modifyOtherKeys */
         /* Within a sequence. */
         int state;
+        char private; /* '?', '>', '<' */
         unsigned number[16];
         size_t n_numbers;
 };
