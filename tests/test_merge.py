@@ -135,6 +135,42 @@ def test_a_file_that_both_made_has_nothing_in_common(agent, apply, workspace):
     assert (workspace / "fresh").read_text() == f"<<<<<<< workspace\nmine\n=======\nagent\n>>>>>>> {told['job']}\n"
 
 
+def test_a_directory_that_both_made_holds_what_both_put_there(agent, apply, review, pvisor, workspace):
+    agent("mkdir -p tests/deep; echo agent > tests/agent; echo agent > tests/deep/agent; echo x > tests/both")
+    (workspace / "tests/deep").mkdir(parents=True)
+    (workspace / "tests/mine").write_text("mine\n")
+    (workspace / "tests/deep/mine").write_text("mine\n")
+    before = tree.snapshot(workspace)
+    apply("--all", code=3)
+    told = apply("--all", "--merge")
+    assert set(how(told).values()) == {"same"} and "tests" in how(told)
+    names = {str(p.relative_to(workspace)) for p in (workspace / "tests").rglob("*") if p.is_file()}
+    assert names == {"tests/agent", "tests/deep/agent", "tests/mine", "tests/deep/mine", "tests/both"}
+    assert not review() and "no file of the working tree changed" in pvisor("review", cwd=workspace).out
+    pvisor("undo", cwd=workspace)
+    tree.assert_same(tree.snapshot(workspace), before)
+    apply("--all", "--merge")
+    assert (workspace / "tests/deep/agent").exists() and (workspace / "tests/deep/mine").exists()
+
+
+def test_a_directory_that_the_job_made_anew_hides_nothing_that_it_never_saw(agent, apply, workspace):
+    agent("rm -r docs; mkdir docs; echo agent > docs/new.txt")
+    (workspace / "docs/mine.txt").write_text("mine\n")
+    apply("--all", "--merge")
+    assert sorted(p.name for p in (workspace / "docs").iterdir()) == ["mine.txt", "new.txt"]
+
+
+def test_commits_go_with_a_merge(agent, apply, run, pvisor, workspace):
+    agent(sed(30, "agent") + "; git commit -qam 'By the agent'")
+    (workspace / GUIDE).write_text(text(l3="mine"))
+    assert how(apply("--commits", "--all", "--merge")) == {GUIDE: "merged"}
+    assert run(["git", "log", "-1", "--format=%s"], cwd=workspace).out == "By the agent\n"
+    assert (workspace / GUIDE).read_text() == text(l3="mine", l30="agent")
+    pvisor("undo", cwd=workspace)
+    assert (workspace / GUIDE).read_text() == text(l3="mine")
+    assert run(["git", "log", "-1", "--format=%s"], cwd=workspace).out == "First\n"
+
+
 # ---- what is not text, or not content ----
 
 def test_mode_and_content_of_two_sides_go_together(agent, apply, workspace):
@@ -231,19 +267,40 @@ def test_a_dry_run_says_what_would_be_merged_and_changes_nothing(agent, apply, r
     assert review().keys() == {GUIDE}
 
 
+# ---- the program that merges ----
+
+def program(pv):
+    installed = Path(pv).parent.parent / "libexec" / "pvisor" / "pvisor-merge"
+    return installed if installed.exists() else Path(pv).parent / "pvisor-merge"
+
+
+def test_the_merging_program_can_only_compute_once_it_has_read(pv, temporary):
+    """It is held at a pipe that nobody reads: by then it is confined."""
+    (temporary / "host").write_text("".join(f"host {i}\n" for i in range(50000)))
+    (temporary / "job").write_text("".join(f"job {i}\n" for i in range(50000)))
+    with subprocess.Popen(["sh", "-c", 'exec "$0" label 4<host 5<job', program(pv)], cwd=temporary,
+                          stdout=subprocess.PIPE) as merging:
+        def status():
+            lines = Path(f"/proc/{merging.pid}/status").read_text().splitlines()
+            return dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+        assert merging.stdout.read(8) == b"conflict"
+        facts = status()
+        assert facts["Name"] == "pvisor-merge" and facts["Seccomp"] == "2" and facts["NoNewPrivs"] == "1"
+        rest = merging.stdout.read()
+        assert b"<<<<<<< workspace\nhost 0\n" in rest and merging.wait(60) == 0
+
+
 # ---- while the person goes on ----
 
 def test_a_host_edit_between_the_merge_and_the_exchange_is_a_conflict_and_is_kept(agent, pv, run, workspace, environment):
     """The merging program is made to wait; the person saves meanwhile."""
     agent(sed(30, "agent"))
     (workspace / GUIDE).write_text(text(l3="mine"))
-    slow, built = Path(environment["HOME"]) / "slow", Path(pv).parent
-    installed = built.parent / "libexec" / "pvisor"
+    slow, merge = Path(environment["HOME"]) / "slow", program(pv)
     slow.mkdir()
-    for program in (Path(pv), (installed if installed.is_dir() else built) / "pvisor-decide"):
-        (slow / program.name).write_bytes(program.read_bytes())
-        (slow / program.name).chmod(0o755)
-    merge = (installed if installed.is_dir() else built) / "pvisor-merge"
+    for each in (Path(pv), merge.with_name("pvisor-decide")):
+        (slow / each.name).write_bytes(each.read_bytes())
+        (slow / each.name).chmod(0o755)
     (slow / "pvisor-merge").write_text(f"#!/bin/sh\n{merge} \"$@\" || exit\necho later >> {workspace / GUIDE}\n")
     (slow / "pvisor-merge").chmod(0o755)
     result = run([slow / "pvisor", "apply", "--all", "--merge", "--json"], cwd=workspace)

@@ -244,7 +244,7 @@ static void put_resolved(struct pv_str *b, const struct pv_decision *d, const st
                 [PV_WAY_MERGED] = "merged with yours",
                 [PV_WAY_MARKERS] = "both versions written, between conflict markers: edit it",
                 [PV_WAY_OVERWRITTEN] = "overwritten; yours is kept for undo",
-                [PV_WAY_SAME] = "the same on both sides by now",
+                [PV_WAY_SAME] = "nothing to do: it is as the host has it",
         };
         for (size_t i = 0; i < resolved->n && i < RESOLVED_SHOWN; i++) {
                 pv_str_put(b, "  ");

@@ -132,7 +132,13 @@ static bool is_what_was_read(const struct pv_change *c, const struct pv_resolved
 static bool is_moot(const struct pv_change *c, const struct pv_resolved *x)
 {
         const unsigned matters = PV_CHANGE_MODE | PV_CHANGE_OWNER | PV_CHANGE_XATTRS | PV_CHANGE_LINKED;
-        return !c || (x->how == PV_WAY_SAME && c->kind == PV_CHANGE_METADATA && !(c->flags & matters));
+        if (!c)
+                return true;
+        if (x->how != PV_WAY_SAME)
+                return false;
+        /* Hidden by a directory of the job's: the host's own, which the job never saw. */
+        return c->kind == PV_CHANGE_DELETED ? c->flags & PV_CHANGE_HIDDEN
+                                            : c->kind == PV_CHANGE_METADATA && !(c->flags & matters);
 }
 
 static void deselect(struct pv_decision *d, const struct pv_change *c)

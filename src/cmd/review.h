@@ -20,7 +20,8 @@ struct pv_review {
         struct pv_renames renames;
         const char **conflict; /* one a change: why it cannot be applied now (static), or NULL */
         size_t n_conflicts;    /* of what a plain apply would take */
-        size_t n_host_changed; /* of all: the host changed them since the stage was taken, or may have */
+        size_t n_touched;      /* outside of git directories */
+        size_t n_host_changed; /* of those: the host changed them since the stage was taken, or may have */
         json_t *bundle;
         struct pv_screen screen;
         bool all_paths, verbose;

@@ -25,6 +25,9 @@ void pv_review_find_conflicts(struct pv_review *r)
                 else if (!pv_change_check(r->look.stage, &c->item[i], &why))
                         r->conflict[i] = why ? why : "changed on the host";
                 r->n_conflicts += r->conflict[i] && v->place == PV_PLACE_TREE && !v->ignored;
+                if (v->place == PV_PLACE_GIT)
+                        continue;
+                r->n_touched++;
                 r->n_host_changed += r->conflict[i] && !(c->item[i].flags & PV_CHANGE_BLOCKED);
         }
 }
@@ -110,7 +113,7 @@ static void put_outcome(const struct pv_change *c, const struct pv_standoff *s, 
                 return;
         }
         pv_str_put(b, s->verdict == PV_MERGE_CLEAN  ? ": they fit together"
-                      : s->verdict == PV_MERGE_SAME ? ": they are the same by now"
+                      : s->verdict == PV_MERGE_SAME ? ": nothing is left to do"
                                                     : ": ");
         if (s->verdict == PV_MERGE_MARKERS || s->verdict == PV_MERGE_NONE)
                 pv_str_put(b, s->why);
@@ -154,7 +157,7 @@ void pv_review_put_conflicts(const struct pv_review *r, struct pv_str *out)
                 pv_strf("%zu conflict%s with the host now", r->n_conflicts, r->n_conflicts == 1 ? "" : "s");
         pv_review_put_heading(r, out, PV_STYLE_RED_BOLD, title, "apply refuses these, whole");
         pv_str_putf(out, "  the host changed %zu of the %zu paths that the job touched; elsewhere nobody looked\n",
-                    r->n_host_changed, r->look.changes->n);
+                    r->n_host_changed, r->n_touched);
         for (size_t i = 0; i < r->look.changes->n && shown < CONFLICTS_SHOWN; i++) {
                 const struct pv_verdict *v = &r->look.verdicts.item[i];
                 if (!r->conflict[i] || v->place == PV_PLACE_GIT || v->ignored)
@@ -260,5 +263,5 @@ json_t *pv_review_conflicts_json(const struct pv_review *r)
 
 json_t *pv_review_host_changed_json(const struct pv_review *r)
 {
-        return json_pack("{s:I, s:I}", "paths", (json_int_t)r->n_host_changed, "of", (json_int_t)r->look.changes->n);
+        return json_pack("{s:I, s:I}", "paths", (json_int_t)r->n_host_changed, "of", (json_int_t)r->n_touched);
 }

@@ -318,6 +318,27 @@ static bool same_links(const struct pv_facts *host, const struct pv_facts *now)
                pv_streq(host->link, now->link) && host->uid == now->uid && host->gid == now->gid;
 }
 
+/*
+ * The host's own, made after the stage was taken, in a directory that the job made (anew) and that therefore hides it: the
+ * job knows nothing of it and wants nothing of it.
+ */
+static bool is_unseen(const struct pv_change *c)
+{
+        return c->kind == PV_CHANGE_DELETED && c->flags & PV_CHANGE_HIDDEN && is_doubtful(c) &&
+               c->why == pv_doubt_text(PV_DOUBT_APPEARED);
+}
+
+static bool both_made_directory(struct pv_stage *s, const struct pv_change *c, const struct pv_facts *host)
+{
+        if (c->kind != PV_CHANGE_ADDED || !S_ISDIR(c->now.mode) || !S_ISDIR(host->mode))
+                return false;
+        pv_auto_fd ours = pv_path_openat(pv_stage_target(s, c->root), c->path, O_RDONLY | O_DIRECTORY, 0);
+        pv_auto_fd theirs = pv_change_open_staged(s, c, O_RDONLY | O_DIRECTORY);
+        struct pv_facts a = *host, b = c->now;
+        return ours >= 0 && theirs >= 0 && pv_facts_get_xattrs(ours, "", PV_FACTS_HOST, &a.xattrs) == 0 &&
+               pv_facts_get_xattrs(theirs, "", PV_FACTS_STAGED, &b.xattrs) == 0 && same_metadata(&a, &b);
+}
+
 int pv_standoff_look(const struct pv_standoff_context *x, const struct pv_change *c, struct pv_standoff *out,
                      struct pv_err *err)
 {
@@ -331,7 +352,7 @@ int pv_standoff_look(const struct pv_standoff_context *x, const struct pv_change
         out->host.link = NULL;
         out->act = act_of(c, &host);
         bool deleted = !pv_facts_exist(&c->now);
-        if (links || (deleted && !pv_facts_exist(&host))) {
+        if (links || (deleted && !pv_facts_exist(&host)) || is_unseen(c) || both_made_directory(x->stage, c, &host)) {
                 out->verdict = PV_MERGE_SAME;
                 out->why = NULL;
                 return 0;

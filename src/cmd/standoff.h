@@ -25,7 +25,7 @@ const char *pv_host_act_name(enum pv_host_act a); /* "modified", ... as in JSON 
 
 enum pv_merge_verdict {
         PV_MERGE_CLEAN,
-        PV_MERGE_SAME,    /* both sides are the same by now: nothing has to be published */
+        PV_MERGE_SAME,    /* nothing has to be published: both sides are alike, or it is the host's alone */
         PV_MERGE_MARKERS, /* both changed the same lines */
         PV_MERGE_NONE,    /* see why */
 };
