@@ -2,10 +2,12 @@
 """What a command has made is decided on while it goes on: nothing moves under it, and nothing is lost."""
 import json
 import os
+import subprocess
+import threading
 
 import pytest
 
-from lib import jobs, tree
+from lib import jobs, stepping, tree
 from lib.live import Agent
 
 # Deciding on files that never rest, this many times.
@@ -365,3 +367,99 @@ def test_what_lands_is_one_version_of_a_file_that_never_rests(start, live, works
         assert agent.see("open('renamed').read()") == text(workspace / "renamed")
     assert person.changes() == {} and undone == RACES // 5
     assert person.conflicts() == {}
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("verb", ["apply", "undo", "checkpoint"])
+def test_whoever_is_killed_while_deciding_lets_the_job_go_on(start, live, workspace, pv, environment, verb):
+    person = live(workspace)
+    command = {"apply": ["--all"], "undo": [], "checkpoint": ["--name", "c"]}[verb]
+    with start(workspace) as agent:
+        agent.do("write('a', '1' * 9); os.mkdir('new'); write('new/n', 'n'); shutil.rmtree('gone')")
+        if verb == "undo":
+            person.apply()
+        reached = True
+        for calls in range(200, 3000, 59):
+            code, _, err = stepping.kill_at([pv, verb, *command], calls, cwd=workspace, env=environment)
+            assert agent.see("open('a').read()") == "1" * 9  # it answers: it is not held still any more
+            person.changes()
+            if verb == "checkpoint":
+                if code == 0:
+                    break
+                if person.call("checkpoint", "--list").out:
+                    command[1] += "c"
+                continue
+            person.call("undo", "--list")  # whoever comes next finishes it, or takes it back
+            landed = [text(workspace / "a") == "1" * 9, text(workspace / "new/n") == "n", not (workspace / "gone").exists()]
+            assert len(set(landed)) == 1, (calls, landed, err)
+            assert person.conflicts() == {} and (person.changes() == {}) == landed[0]
+            if code == 0:
+                break
+            if landed[0] == (verb == "apply"):
+                person.undo() if verb == "apply" else person.apply()
+        else:
+            reached = False
+        assert reached
+        assert agent.see("sorted(os.listdir())") == ["a", "b", "closed", "new", "src"]
+    assert agent.code == 0 and person.conflicts() == {}
+
+
+def test_two_who_decide_at_once_wait_for_each_other(start, live, workspace):
+    person = live(workspace)
+    with start(workspace) as agent:
+        agent.do("for n in range(40): write('n%d' % n, str(n))")
+        results = []
+        callers = [threading.Thread(target=lambda n=n: results.append(person.apply(f"n{n}", f"n{n + 1}"))) for n in range(0, 16, 2)]
+        for caller in callers:
+            caller.start()
+        for caller in callers:
+            caller.join()
+        assert [r["applied"] for r in results] == [2] * 8 and len({r["batch"] for r in results}) == 8
+        assert all(text(workspace / f"n{n}") == str(n) for n in range(16)) and text(workspace / "n16") is None
+        assert len(person.changes()) == 24
+    assert len(person.changes()) == 24 and person.conflicts() == {}
+
+
+@pytest.mark.timeout(240)
+def test_the_supervisor_is_killed_while_somebody_decides(start, live, workspace, pv, environment):
+    person = live(workspace)
+    for delay in range(0, 60, 12):
+        for name in ("a", "new", "second"):
+            (workspace / name).write_text("old\n")
+        with start(workspace) as agent:
+            agent.do("write('a', '1' * 9); os.rename('new', 'moved'); write('src/one', '1'); write('src/two', '2')")
+            person.apply("src/one")
+            apply = subprocess.Popen([pv, "apply", "--all"], cwd=workspace, env=environment, stdin=subprocess.DEVNULL,
+                                     stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            threading.Event().wait(delay / 1000)
+            agent.process.kill()
+            _, err = apply.communicate(timeout=60)
+            agent.end()
+        assert apply.returncode in (0, 1), err
+        person.changes()
+        landed = {text(workspace / "a") == "1" * 9, not (workspace / "new").exists(), text(workspace / "src/two") == "2"}
+        assert len(landed) == 1, (delay, landed, err)
+        assert person.conflicts() == {}, (delay, err)
+        person.apply()
+        assert text(workspace / "a") == "1" * 9 and text(workspace / "moved") == "old\n"
+        while person.call("undo", code=None).code == 0:
+            pass
+        assert text(workspace / "a") == "old\n" and text(workspace / "new") == "old\n" and text(workspace / "src/one") == "old\n"
+        person.call("drop")
+
+
+def test_the_job_ends_while_somebody_decides(start, live, workspace, pv, environment):
+    person = live(workspace)
+    for delay in range(0, 40, 8):
+        (workspace / "a").write_text("old\n")
+        with start(workspace) as agent:
+            agent.do("write('a', '1' * 9); write('b', '2')")
+            apply = subprocess.Popen([pv, "apply", "--path", "a"], cwd=workspace, env=environment, stdin=subprocess.DEVNULL,
+                                     stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            threading.Event().wait(delay / 1000)
+            assert agent.end() == 0
+            _, err = apply.communicate(timeout=60)
+        assert apply.returncode == 0, err
+        assert text(workspace / "a") == "1" * 9 and person.changes() == {"b": "modified"} and person.conflicts() == {}
+        assert json.loads(person.call("status", "--json").out)["applied"] == 1
+        person.call("drop")
