@@ -26,10 +26,10 @@ PYTHON = "/usr/bin/python3"
 EVERYTHING = ("--ignored", "--git-raw", "--keep-times")
 
 
-def seeds(kind):
+def seeds(fixed):
     chosen = os.environ.get("PV_TEST_SEED", "")
     if not chosen:
-        return SEEDS[kind]
+        return fixed
     first = random.SystemRandom().randrange(1, 10**9) if chosen == "random" else int(chosen)
     return range(first, first + int(os.environ.get("PV_TEST_SEQUENCES", "1")))
 
@@ -231,7 +231,7 @@ class Sequence:
 
 
 def played(kind):
-    return [pytest.param(kind, seed, id=f"{kind}-{seed}") for seed in seeds(kind)]
+    return [pytest.param(kind, seed, id=f"{kind}-{seed}") for seed in seeds(SEEDS[kind])]
 
 
 @pytest.mark.parametrize("kind,seed", [p for kind in SEEDS for p in played(kind)])

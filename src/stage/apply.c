@@ -121,7 +121,7 @@ static int select_again(struct attempt *a, const struct pv_changes *looked_at, c
 static int hold(struct attempt *a, const struct pv_changes *looked_at, const bool *selected, struct pv_err *err)
 {
         const struct pv_freezer *f = a->options->freezer;
-        if (f->freeze(f->ctx, err) < 0 || pv_changes_compute_again(a->s, looked_at, &a->held, err) < 0)
+        if (f->freeze(f->ctx, err) < 0 || pv_changes_compute_again(a->s, looked_at, selected, &a->held, err) < 0)
                 return -1;
         return select_again(a, looked_at, selected, err);
 }

@@ -33,6 +33,7 @@ struct computing {
         size_t cap, cap_unsettled;
         char *buf;                       /* 2 * COMPARE_BUF */
         const struct pv_changes *before; /* what they were a moment ago; or NULL */
+        size_t *n_selected;              /* of it: how many of the first i are */
 };
 
 /* Two versions of a file and whether they have the same bytes. Zero where nothing is said, for memcmp(3). */
@@ -316,8 +317,8 @@ static int settle(struct computing *c, const struct pv_scan_entry *e, struct pv_
 static void note_known(struct computing *c, const struct pv_scan_entry *e, const struct pv_preimage *pre)
 {
         struct pv_changes *out = c->out;
-        if (!S_ISDIR(e->now.mode) || !S_ISDIR(e->host.mode) || e->flags & (PV_SCAN_OPAQUE | PV_SCAN_TOO_LONG) ||
-            pre->recorded || pre->doubt != PV_DOUBT_NONE)
+        if (!S_ISDIR(e->now.mode) || !S_ISDIR(e->host.mode) || e->flags & PV_SCAN_TOO_LONG || pre->recorded ||
+            pre->doubt != PV_DOUBT_NONE)
                 return;
         out->known = pv_realloc(out->known, out->n_known + 1, sizeof *out->known);
         out->known[out->n_known++] = (struct pv_known_dir){ .root = c->root,
@@ -365,9 +366,53 @@ static int compute_entry(void *ctx, const struct pv_scan_entry *e, struct pv_err
         return 0;
 }
 
+/* The index of the first change of before that comes after the path and, with below, is not below it either. */
+static size_t after(const struct computing *c, const char *path, size_t len, bool below)
+{
+        size_t low = 0, high = c->before->n;
+        while (low < high) {
+                size_t mid = low + (high - low) / 2;
+                const struct pv_change *x = &c->before->item[mid];
+                bool inside = below && x->root == c->root &&
+                              (len == 0 || (strncmp(x->path, path, len) == 0 && x->path[len] == '/'));
+                bool comes_after = x->root != c->root ? x->root > c->root : pv_path_order(x->path, path) > 0;
+                if (comes_after && !inside)
+                        high = mid;
+                else
+                        low = mid + 1;
+        }
+        return low;
+}
+
+/* A directory that is selected and that is one on one side alone takes all that is in it along. */
+static bool is_taken_whole(const struct computing *c, const char *path)
+{
+        const struct pv_change *x = pv_changes_find((struct pv_changes *)(uintptr_t)c->before, c->root, path);
+        if (!x || S_ISDIR(x->now.mode) == S_ISDIR(x->pre.mode))
+                return false;
+        size_t i = (size_t)(x - c->before->item);
+        return c->n_selected[i + 1] > c->n_selected[i];
+}
+
+/* Is anything selected below the directory, or does it go with one above? */
+static bool matters_below(void *ctx, const char *path, size_t len)
+{
+        const struct computing *c = ctx;
+        if (c->n_selected[after(c, path, len, true)] > c->n_selected[after(c, path, len, false)])
+                return true;
+        pv_auto_free char *dir = pv_strndup(path, len);
+        for (char *slash = dir + len; slash; slash = strrchr(dir, '/')) {
+                *slash = '\0';
+                if (is_taken_whole(c, dir))
+                        return true;
+        }
+        return false;
+}
+
 static int compute_root(struct computing *c, struct pv_err *err)
 {
         struct pv_scan_visitor v = { .visit = compute_entry, .ctx = c, .text = &c->out->text };
+        v.enter = c->before ? matters_below : NULL;
         const struct pv_pathfd view =
                 c->s->beside_views ? c->s->beside_views[c->root] : (struct pv_pathfd)PV_PATHFD_INIT;
         /* Who is about to move the host's files notes what they were. */
@@ -399,14 +444,18 @@ static void carry_over(struct pv_changes *changes, const struct pv_changes *befo
 }
 
 static int compute(struct pv_stage *s, const struct pv_settled *settled, size_t n_settled,
-                   const struct pv_changes *before, struct pv_changes **out, struct pv_err *err)
+                   const struct pv_changes *before, const bool *selected, struct pv_changes **out, struct pv_err *err)
 {
         pv_auto_free bool *shared = NULL;
+        pv_auto_free size_t *n_selected = before ? pv_calloc(before->n + 1, sizeof *n_selected) : NULL;
         pv_auto_changes changes = pv_calloc(1, sizeof *changes);
         struct computing c = { .s = s, .out = changes, .settled = settled, .n_settled = n_settled, .before = before };
         if (pv_stage_require_targets(s, err) < 0 || pv_layers_find_shared(s, &shared, err) < 0)
                 return -1;
         c.shared = shared;
+        for (size_t i = 0; before && i < before->n; i++)
+                n_selected[i + 1] = n_selected[i] + selected[i];
+        c.n_selected = n_selected;
         int r = 0;
         for (; r == 0 && c.root < s->n_roots; c.root++)
                 r = compute_root(&c, err);
@@ -425,19 +474,19 @@ static int compute(struct pv_stage *s, const struct pv_settled *settled, size_t 
 
 int pv_changes_compute(struct pv_stage *s, struct pv_changes **out, struct pv_err *err)
 {
-        return compute(s, NULL, 0, NULL, out, err);
+        return compute(s, NULL, 0, NULL, NULL, out, err);
 }
 
 int pv_changes_compute_settled(struct pv_stage *s, const struct pv_settled *settled, size_t n_settled,
                                struct pv_changes **out, struct pv_err *err)
 {
-        return compute(s, settled, n_settled, NULL, out, err);
+        return compute(s, settled, n_settled, NULL, NULL, out, err);
 }
 
-int pv_changes_compute_again(struct pv_stage *s, const struct pv_changes *before, struct pv_changes **out,
-                             struct pv_err *err)
+int pv_changes_compute_again(struct pv_stage *s, const struct pv_changes *before, const bool *selected,
+                             struct pv_changes **out, struct pv_err *err)
 {
-        return compute(s, NULL, 0, before, out, err);
+        return compute(s, NULL, 0, before, selected, out, err);
 }
 
 static int find_order(const void *key, const void *item)

@@ -88,7 +88,7 @@ struct pv_unsettled {
         struct pv_preimage pre;
 };
 
-/* A directory that the layers merge with and that is known to be the one that the command sees. */
+/* A directory of both sides that is known to be the one from which the command started. */
 struct pv_known_dir {
         unsigned root;
         char *path;
@@ -116,11 +116,12 @@ int pv_changes_compute(struct pv_stage *s, struct pv_changes **out, struct pv_er
 int pv_changes_compute_settled(struct pv_stage *s, const struct pv_settled *settled, size_t n_settled,
                                struct pv_changes **out, struct pv_err *err);
 /*
- * The same once more while the command is held still, in little time: files that are what they were are not read
- * again, and renames are those that were found before. For a stage opened with PV_STAGE_DECIDE.
+ * The same once more while the command is held still, in little time: only directories above and below what is selected
+ * are looked into, files that are what they were are not read again, and renames are those that were found before. For a
+ * stage opened with PV_STAGE_DECIDE.
  */
-int pv_changes_compute_again(struct pv_stage *s, const struct pv_changes *before, struct pv_changes **out,
-                             struct pv_err *err);
+int pv_changes_compute_again(struct pv_stage *s, const struct pv_changes *before, const bool *selected,
+                             struct pv_changes **out, struct pv_err *err);
 void pv_changes_free(struct pv_changes *c);
 static inline void pv_changes_freep(struct pv_changes **c)
 {

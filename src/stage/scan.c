@@ -367,7 +367,8 @@ static int scan_entry(struct walk *w, const char *name)
                         add_host(&e, &child, &e.flags);
                 r = w->v->visit(w->v->ctx, &e, w->err);
         }
-        bool enter = r == 0 && !(e.flags & PV_SCAN_TOO_LONG) && (child.n_staged > 0 || child.has_host);
+        bool enter = r == 0 && !(e.flags & PV_SCAN_TOO_LONG) && (child.n_staged > 0 || child.has_host) &&
+                     (!w->v->enter || w->v->enter(w->v->ctx, e.path, e.len));
         if (enter)
                 return read_names(w, push_level(w, &child));
         fini_level(w, &child);

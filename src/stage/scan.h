@@ -36,6 +36,8 @@ struct pv_scan_entry {
 struct pv_scan_visitor {
         /* 0, or -1 with err to end the walk. */
         int (*visit)(void *ctx, const struct pv_scan_entry *e, struct pv_err *err);
+        /* Whether what is below a directory is walked, too. NULL: always. */
+        bool (*enter)(void *ctx, const char *path, size_t len);
         void *ctx;
         struct pv_arena *text; /* for targets of links; the walk leaves them there */
         /*
