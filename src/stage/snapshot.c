@@ -15,10 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include "base/copy.h"
 #include "base/fd.h"
 #include "stage/baseline.h"
 #include "stage/layers.h"
+#include "stage/mirror.h"
 
 #define SNAPSHOTS "snapshots"
 
@@ -98,30 +98,39 @@ int pv_snapshots_remove(struct pv_stage *s, struct pv_err *err)
         return 0;
 }
 
-int pv_uppers_copy(struct pv_stage *s, size_t root, const char *to, struct pv_err *err)
+/* The uppers of all roots, copied to to[i], most of them while the command goes on. */
+static int copy_uppers(struct pv_stage *s, char *const *to, const struct pv_freezer *freezer, struct pv_err *err)
 {
-        pv_auto_free char *from = pv_layer_path(s, root, s->n_layers - 1);
-        return pv_copy_entry(AT_FDCWD, from, AT_FDCWD, to, PV_COPY_PLAIN, err);
+        pv_auto_free struct pv_mirror **mirror = pv_calloc(s->n_roots, sizeof *mirror);
+        int r = 0;
+        for (size_t i = 0; r == 0 && i < s->n_roots; i++) {
+                pv_auto_free char *from = pv_layer_path(s, i, s->n_layers - 1);
+                r = pv_mirror_new(from, to[i], &mirror[i], err);
+                if (r == 0)
+                        pv_mirror_begin(mirror[i]);
+        }
+        if (r == 0)
+                r = freezer->freeze(freezer->ctx, err);
+        for (size_t i = 0; r == 0 && i < s->n_roots; i++)
+                r = pv_mirror_finish(mirror[i], err);
+        freezer->thaw(freezer->ctx);
+        for (size_t i = 0; i < s->n_roots; i++)
+                pv_mirror_free(mirror[i]);
+        return r < 0 ? pv_err_wrap(err, "copy what is staged") : 0;
 }
 
 int pv_stage_copy_for_views(struct pv_stage *s, const char *throwaway_dir, const struct pv_freezer *freezer,
                             struct pv_err *err)
 {
-        int r = 0;
+        pv_auto_strv to = { 0 };
         for (size_t i = 0; i < s->n_roots; i++) {
                 pv_auto_free char *dir = pv_strf("%s/%zu", throwaway_dir, i);
                 if (pv_path_make_dirs(dir, 0700, err) < 0)
                         return -1;
+                pv_strv_take(&to, pv_path_join(dir, "staged"));
         }
-        if (freezer->freeze(freezer->ctx, err) < 0)
+        if (copy_uppers(s, to.v, freezer, err) < 0)
                 return -1;
-        for (size_t i = 0; r == 0 && i < s->n_roots; i++) {
-                pv_auto_free char *to = pv_strf("%s/%zu/staged", throwaway_dir, i);
-                r = pv_uppers_copy(s, i, to, err);
-        }
-        freezer->thaw(freezer->ctx);
-        if (r < 0)
-                return pv_err_wrap(err, "copy what is staged");
         free(s->view_copies);
         s->view_copies = pv_strdup(throwaway_dir);
         pv_fd_closep(&s->decide_fd);
@@ -149,17 +158,17 @@ static struct pv_stage *new_snapshot(const struct pv_stage *s)
 }
 
 /* The copies take the place of the empty layers. */
-static int copy_uppers(struct pv_stage *s, struct pv_stage *copy, struct pv_err *err)
+static int fill(struct pv_stage *s, struct pv_stage *copy, const struct pv_freezer *freezer, struct pv_err *err)
 {
+        pv_auto_strv to = { 0 };
         for (size_t i = 0; i < s->n_roots; i++) {
-                pv_auto_free char *to = pv_layer_path(copy, i, copy->n_layers - 1);
+                char *layer = pv_layer_path(copy, i, copy->n_layers - 1);
+                pv_strv_take(&to, layer);
                 pv_fd_closep(&pv_stage_top(copy)->fd[i]);
-                if (rmdir(to) < 0)
-                        return pv_err_set(err, PV_ERR_SYS, errno, "remove %s", to);
-                if (pv_uppers_copy(s, i, to, err) < 0)
-                        return pv_err_wrap(err, "copy what is staged of %s", s->roots[i].root.target);
+                if (rmdir(layer) < 0)
+                        return pv_err_set(err, PV_ERR_SYS, errno, "remove %s", layer);
         }
-        return 0;
+        return copy_uppers(s, to.v, freezer, err);
 }
 
 /* What is known of the host so far. Both files are never changed in place. */
@@ -186,13 +195,8 @@ static int give_views(const struct pv_stage *s, struct pv_stage *copy, struct pv
 static int make(struct pv_stage *s, struct pv_stage *copy, const char *dir, const struct pv_freezer *freezer,
                 struct pv_err *err)
 {
-        if (pv_stage_lay_out(copy, dir, err) < 0)
-                return -1;
-        if (freezer->freeze(freezer->ctx, err) < 0)
-                return -1;
-        int r = copy_uppers(s, copy, err);
-        freezer->thaw(freezer->ctx);
-        if (r < 0 || pv_layers_open(copy, err) < 0 || share_records(s, copy, err) < 0)
+        if (pv_stage_lay_out(copy, dir, err) < 0 || fill(s, copy, freezer, err) < 0 || pv_layers_open(copy, err) < 0 ||
+            share_records(s, copy, err) < 0)
                 return -1;
         return give_views(s, copy, err);
 }

@@ -11,7 +11,4 @@ int pv_snapshots_list(const struct pv_stage *s, struct pv_strv *names, struct pv
 /* PV_ERR_BUSY while a job stands on one of them. */
 int pv_snapshots_remove(struct pv_stage *s, struct pv_err *err);
 
-/* Copies the upper of a root, marks and whiteouts and all, to a path that does not exist. The command must stand still. */
-int pv_uppers_copy(struct pv_stage *s, size_t root, const char *to, struct pv_err *err);
-
 #endif
