@@ -402,3 +402,11 @@ def test_without_the_device_it_is_refused_with_the_fix(workspace, environment, p
         mkdir tmp; mount -t tmpfs tmpfs tmp; mount --bind /dev/fuse /dev/fuse; mount -o remount,bind,nodev /dev/fuse
         "$1" run --stage -- true 2>&1 && exit 1; echo "exit $?" """, [pv], environment, workspace)
     assert "FUSE: " in out and "hint: " in out and out.endswith("exit 5\n")
+
+
+def test_doctor_says_what_is_missing(environment, pv, workspace, pvisor):
+    missing = in_mounts("""
+        mount --bind /dev/fuse /dev/fuse; mount -o remount,bind,nodev /dev/fuse
+        "$1" doctor || true""", [pv], environment, workspace)
+    assert "FUSE: open /dev/fuse: Permission denied" in " ".join(missing.split())
+    assert "/dev/fuse" not in pvisor("doctor", cwd=workspace, code=None).out

@@ -21,6 +21,7 @@
 #include "base/str.h"
 #include "base/syscall.h"
 #include "boundary/cgroup.h"
+#include "boundary/fusemount.h"
 #include "boundary/landlock.h"
 #include "boundary/userns.h"
 #include "policy/admit.h"
@@ -236,6 +237,17 @@ static void explain_filter(const struct place *p, struct pv_strv *fix)
                                  "later, which keeps signals from cutting notifications short");
 }
 
+/* FUSE is for what overlayfs cannot serve; most runs never ask for it. */
+static void explain_fuse(struct pv_strv *fix)
+{
+        struct pv_err why = PV_ERR_INIT;
+
+        if (pv_fusemount_check_device(&why) < 0)
+                pv_strv_take(fix, pv_strf("a workspace with mounts below it, with files of other groups, or with its "
+                                          "stage on a container's own file system cannot be staged: %s: %s",
+                                          why.msg, why.hint));
+}
+
 static void explain_limits(struct pv_strv *fix)
 {
         const struct pv_limits limits = { .memory_bytes = UINT64_C(1) << 40, .max_processes = 30000 };
@@ -264,6 +276,7 @@ int pv_boundary_examine(struct pv_observations *obs, struct pv_strv *fix, struct
         explain_namespaces(&p, fix);
         explain_landlock(fix);
         explain_filter(&p, fix);
+        explain_fuse(fix);
         explain_limits(fix);
         if (r < 0)
                 pv_strv_take(fix, pv_strf("a --safe run does not start here: %s%s%s", failure.msg,
