@@ -12,13 +12,30 @@ bool pv_fuse_channel_is(int fd)
         return fd >= 0 && fstat(fd, &st) == 0 && S_ISSOCK(st.st_mode);
 }
 
-int pv_fuse_channel_ask(int fd, const char *path, uint64_t *ino)
+uint64_t pv_fuse_question_key(const char *question)
 {
-        size_t len = strlen(path);
-        if (len == 0 || send(fd, path, len, MSG_NOSIGNAL) != (ssize_t)len)
+        uint64_t h = 0xcbf29ce484222325ULL;
+        for (; *question; question++)
+                h = (h ^ (unsigned char)*question) * 0x100000001b3ULL;
+        return h;
+}
+
+int pv_fuse_channel_ask(int fd, const char *question, uint64_t *ino)
+{
+        size_t len = strlen(question);
+        uint64_t key = pv_fuse_question_key(question);
+        struct pv_fuse_answer a;
+        if (len == 0 || send(fd, question, len, MSG_NOSIGNAL) != (ssize_t)len)
                 return -1;
-        ssize_t n;
-        while ((n = recv(fd, ino, sizeof *ino, 0)) < 0 && errno == EINTR)
-                ;
-        return n == (ssize_t)sizeof *ino ? 0 : -1;
+        for (;;) {
+                ssize_t n = recv(fd, &a, sizeof a, 0);
+                if (n < 0 && errno == EINTR)
+                        continue;
+                if (n != (ssize_t)sizeof a)
+                        return -1;
+                if (a.key == key)
+                        break;
+        }
+        *ino = a.ino;
+        return 0;
 }

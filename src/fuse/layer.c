@@ -168,6 +168,7 @@ int pv_fuse_locate(struct pv_fuse_fs *fs, struct pv_fuse_node *n, struct pv_fuse
                 return -1;
         }
         *name = n->names->text;
+        *f = (struct pv_fuse_found){ 0 };
         int r = pv_fuse_place_open(fs, n->names->dir, p);
         if (r == 0)
                 r = pv_fuse_find(p, *name, 0, f);

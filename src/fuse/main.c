@@ -262,6 +262,25 @@ static void *serve(void *session)
         return NULL;
 }
 
+/*
+ * What was stored in mappings of files lies in the kernel until it thinks fit; taking the pages back makes it write
+ * them, which the other threads serve.
+ */
+static void write_back(struct pv_fuse_fs *fs)
+{
+        (void)pthread_mutex_lock(&fs->lock);
+        size_t n = 0;
+        fuse_ino_t *open = pv_calloc(fs->n_uppers + 1, sizeof *open);
+        for (size_t i = 0; i < fs->uppers_cap; i++)
+                for (struct pv_fuse_node *node = fs->uppers[i]; node; node = node->next_upper)
+                        if (node->handles && S_ISREG(node->type))
+                                open[n++] = pv_fuse_ino_of(fs, node);
+        (void)pthread_mutex_unlock(&fs->lock);
+        for (size_t i = 0; i < n; i++)
+                (void)fuse_lowlevel_notify_inval_inode(fs->session, open[i], 0, 0);
+        free(open);
+}
+
 /* Answers the supervisor. Never returns: the process ends with the file system. */
 static void *testify(void *arg)
 {
@@ -273,10 +292,15 @@ static void *testify(void *arg)
                 if (n < 0)
                         break;
                 path[n] = '\0';
-                (void)pthread_mutex_lock(&fs->lock);
-                uint64_t ino = pv_fuse_testify(fs, path);
-                (void)pthread_mutex_unlock(&fs->lock);
-                (void)send(FD_CHANNEL, &ino, sizeof ino, MSG_NOSIGNAL);
+                struct pv_fuse_answer answer = { .key = pv_fuse_question_key(path) };
+                if (pv_streq(path, PV_FUSE_WRITE_BACK)) {
+                        write_back(fs);
+                } else {
+                        (void)pthread_mutex_lock(&fs->lock);
+                        answer.ino = pv_fuse_testify(fs, path);
+                        (void)pthread_mutex_unlock(&fs->lock);
+                }
+                (void)send(FD_CHANNEL, &answer, sizeof answer, MSG_NOSIGNAL);
         }
         free(path);
         return NULL;
@@ -312,7 +336,7 @@ int main(int argc, char **argv)
 {
         static struct pv_fuse_fs fs;
         struct pv_err err = PV_ERR_INIT;
-        pthread_t thread[THREADS], witness;
+        pthread_t thread[THREADS] = { 0 }, witness = 0;
         int fuse = -1;
         if (argc < 4)
                 return 2; /* started by hand */

@@ -133,45 +133,53 @@ struct pv_fuse_node *pv_fuse_node_new(mode_t type)
         return n;
 }
 
-static void free_if_unused(struct pv_fuse_fs *fs, struct pv_fuse_node *n);
-
-static void drop_name(struct pv_fuse_fs *fs, struct pv_fuse_name **at)
+/* Out of the table; the node's own list is the caller's matter. */
+static void unhash(struct pv_fuse_fs *fs, struct pv_fuse_name *name)
 {
-        struct pv_fuse_name *n = *at, **alias = &n->node->names;
-        while (*alias != n)
-                alias = &(*alias)->next_alias;
-        *alias = n->next_alias;
-        *at = n->next_hash;
+        struct pv_fuse_name **at = &fs->names[name->hash & (fs->names_cap - 1)];
+        while (*at && *at != name)
+                at = &(*at)->next_hash;
+        if (*at)
+                *at = name->next_hash;
         fs->n_names--;
-        n->dir->n_names_in--;
+        name->dir->n_names_in--;
 }
 
 static void free_if_unused(struct pv_fuse_fs *fs, struct pv_fuse_node *n)
 {
         if (n == &fs->root_node || n->lookups || n->n_names_in || n->handles)
                 return;
-        while (n->names) {
-                struct pv_fuse_name *name = n->names;
-                drop_name(fs, find_name(fs, name->dir, name->text));
-                free_if_unused(fs, name->dir);
-                free(name);
-        }
+        struct pv_fuse_name *names = n->names;
+        for (struct pv_fuse_name *name = names; name; name = name->next_alias)
+                unhash(fs, name);
         if (S_ISDIR(n->type))
                 pv_fuse_unwatch(fs, n);
         else if (n->upper)
                 remove_upper(fs, n);
         pv_fd_closep(&n->fd);
         free(n);
+        for (struct pv_fuse_name *next; names; names = next) { /* their directories may have waited for this */
+                struct pv_fuse_node *dir = names->dir;
+                next = names->next_alias;
+                free(names);
+                free_if_unused(fs, dir);
+        }
 }
 
-void pv_fuse_name_remove(struct pv_fuse_fs *fs, struct pv_fuse_node *dir, const char *name)
+void pv_fuse_name_remove(struct pv_fuse_fs *fs, struct pv_fuse_node *dir, const char *text)
 {
-        struct pv_fuse_name **at = find_name(fs, dir, name), *n = *at;
-        if (!n)
+        struct pv_fuse_name *name = *find_name(fs, dir, text);
+        if (!name)
                 return;
-        drop_name(fs, at);
-        free_if_unused(fs, n->node);
-        free(n); /* dir is in use by whoever asked */
+        struct pv_fuse_node *n = name->node;
+        struct pv_fuse_name **alias = &n->names;
+        while (*alias && *alias != name)
+                alias = &(*alias)->next_alias;
+        if (*alias)
+                *alias = name->next_alias;
+        unhash(fs, name);
+        free(name); /* dir is in use by whoever asked */
+        free_if_unused(fs, n);
 }
 
 void pv_fuse_node_forget(struct pv_fuse_fs *fs, struct pv_fuse_node *n, uint64_t lookups)

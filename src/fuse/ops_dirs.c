@@ -140,12 +140,9 @@ static void read_dir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, str
         struct pv_fuse_fs *fs = pv_fuse_of(req);
         struct pv_fuse_node *n = pv_fuse_node_of(fs, ino);
         struct dir *d = dir_of(fi);
-        struct reply r = { .req = req, .size = size < REPLY_MAX ? size : REPLY_MAX };
-        pv_auto_free char *buf = r.buf = malloc(r.size);
-        if (!buf) {
-                (void)fuse_reply_err(req, ENOMEM);
-                return;
-        }
+        size_t room = size < REPLY_MAX ? size : REPLY_MAX;
+        pv_auto_free char *buf = pv_realloc(NULL, room, 1);
+        struct reply r = { .req = req, .buf = buf, .size = room };
         (void)pthread_mutex_lock(&fs->lock);
         if (off == 0 && d->read)
                 (void)fill(fs, n, d);

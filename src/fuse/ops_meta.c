@@ -270,10 +270,10 @@ static size_t show_names(char *list, size_t len)
 void pv_fuse_op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 {
         struct pv_fuse_fs *fs = pv_fuse_of(req);
-        pv_auto_free char *list = malloc(LIST_MAX_BYTES);
+        pv_auto_free char *list = pv_realloc(NULL, LIST_MAX_BYTES, 1);
         (void)pthread_mutex_lock(&fs->lock);
         auto_spot s = { .place = PV_FUSE_PLACE_INIT };
-        ssize_t n = list ? find_spot(fs, pv_fuse_node_of(fs, ino), &s) : -1;
+        ssize_t n = find_spot(fs, pv_fuse_node_of(fs, ino), &s);
         if (n == 0) {
                 struct pv_fuse_proc path = pv_fuse_proc(s.dirfd, s.name);
                 n = *s.name ? llistxattr(path.s, list, LIST_MAX_BYTES) : listxattr(path.s, list, LIST_MAX_BYTES);

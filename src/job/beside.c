@@ -2,7 +2,8 @@
 /*
  * Deciding beside a run, both sides. The verb `beside` keeps its connection; its packets:
  *
- *   {"do": "views", "from": k}   the mounted views of roots k, k + 1, ..., as many as an answer takes
+ *   {"do": "views", "from": k}   the mounted views of roots k, k + 1, ..., or the channels to their servers, as many
+ *                                as an answer takes
  *   {"do": "freeze"}             answered when all stands still
  *   {"do": "thaw"}               as does the connection's end
  */
@@ -12,6 +13,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "job/control.h"
+#include "job/serve.h"
 #include "job/verbs.h"
 
 #define FREEZE_MS 5000
@@ -29,6 +31,8 @@ struct decider {
 static void frozen(void *ctx, const struct pv_boundary_frozen *what, const struct pv_err *failure)
 {
         struct pv_control_connection *c = ctx;
+        if (!failure)
+                pv_serve_write_back(pv_control_job_of(c)->serving);
         if (failure)
                 pv_control_refuse(c, failure);
         else
@@ -44,7 +48,8 @@ static int answer_views(struct pv_control_connection *c, const json_t *request, 
         if (pv_json_get_int(request, "from", 0, INT32_MAX, &from, err) < 0)
                 return -1;
         for (size_t i = (size_t)from; i < job->plan->n_roots && n < PV_CONTROL_FDS_MAX; i++) {
-                fds[n] = pv_boundary_view(job->boundary, i).fd;
+                int channel = pv_serve_channel(job->serving, i).fd;
+                fds[n] = channel >= 0 ? channel : pv_boundary_view(job->boundary, i).fd;
                 if (fds[n] < 0)
                         break;
                 n++;

@@ -31,6 +31,7 @@ struct pv_control_job {
         const struct pv_job *job;
         const struct pv_plan *plan;
         struct pv_boundary *boundary;
+        const struct pv_serving *serving; /* who serves the view where the kernel does not */
         struct pv_run_network *network;
         int terminal; /* the master of a detached job's; -1: it has none */
 };

@@ -346,6 +346,7 @@ static void serve_control(struct lifecycle *l)
                 .job = l->live.job,
                 .plan = l->plan,
                 .boundary = l->boundary,
+                .serving = &l->serving,
                 .network = &l->network,
                 .terminal = has_terminal(l, STDOUT_FILENO) ? l->run->detached->master : -1,
         };

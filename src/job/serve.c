@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include "base/fuse_channel.h"
 #include "base/place.h"
 #include "base/str.h"
 #include "base/syscall.h"
@@ -77,6 +78,14 @@ int pv_serve_start(const struct pv_overlay *overlays, size_t n, struct pv_servin
 struct pv_pathfd pv_serve_channel(const struct pv_serving *s, size_t i)
 {
         return (struct pv_pathfd){ i < s->n ? s->overlays[i].channel : -1 };
+}
+
+void pv_serve_write_back(const struct pv_serving *s)
+{
+        uint64_t ignored;
+        for (size_t i = 0; i < s->n; i++)
+                if (s->overlays[i].channel >= 0)
+                        (void)pv_fuse_channel_ask(s->overlays[i].channel, PV_FUSE_WRITE_BACK, &ignored);
 }
 
 /* With the mount and the channel gone it ends by itself. */

@@ -26,6 +26,9 @@ int pv_serve_start(const struct pv_overlay *overlays, size_t n, struct pv_servin
 /* The channel to ask overlay i's program by (base/fuse_channel.h), borrowed; {-1} when the kernel serves it. */
 struct pv_pathfd pv_serve_channel(const struct pv_serving *s, size_t i);
 
+/* What programs stored in mappings goes into the layers. Must: they are frozen. A server that is gone is silence. */
+void pv_serve_write_back(const struct pv_serving *s);
+
 /*
  * Ends them all. Must: the boundary is gone. False when one had ended before: the command then met errors in its view,
  * and what it wrote is there nevertheless.
