@@ -158,7 +158,7 @@ char *pv_cmd_pause_text(const struct pv_beside *b)
 
 json_t *pv_cmd_pause_json(const struct pv_beside *b)
 {
-        return b->held_us ? json_real((double)(b->held_us / 10) / 100) : json_null();
+        return b->held_us ? json_real((double)b->held_us / 1000) : json_null();
 }
 
 /*

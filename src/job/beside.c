@@ -205,7 +205,6 @@ void pv_beside_close(struct pv_beside *b, const char *what)
         thaw(b);
         pv_fd_closep(&b->conn);
         if (b->held_us)
-                pv_job_event(b->job, "paused",
-                             json_pack("{s:s, s:f}", "for", what, "ms", (double)(b->held_us / 10) / 100));
+                pv_job_event(b->job, "paused", json_pack("{s:s, s:f}", "for", what, "ms", (double)b->held_us / 1000));
         b->job = NULL;
 }
