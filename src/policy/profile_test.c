@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/test.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "base/path.h"
+#include "policy/profile.h"
+
+static char top[] = "/tmp/pv-profile-XXXXXX";
+
+static char *put(const char *rel, const char *text, mode_t mode)
+{
+        struct pv_err err = PV_ERR_INIT;
+        char *path = pv_path_join(top, rel);
+        pv_auto_free char *dir = pv_strndup(path, (size_t)(strrchr(path, '/') - path));
+        assert_int_equal(pv_path_make_dirs(dir, 0700, &err), 0);
+        FILE *f = fopen(path, "w");
+        assert_non_null(f);
+        assert_true(fputs(text, f) >= 0);
+        assert_int_equal(fclose(f), 0);
+        assert_int_equal(chmod(path, mode), 0);
+        return path;
+}
+
+static void test_names(void **state)
+{
+        assert_true(pv_profile_is_name("claude"));
+        assert_true(pv_profile_is_name("cursor-agent"));
+        assert_true(pv_profile_is_name("a.b_c-1"));
+        static const char *const none[] = { "", ".", "..", "a/b", "none", "-x", ".x", "a b", "a\n" };
+        for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+                assert_false(pv_profile_is_name(none[i]));
+}
+
+static void test_fields(void **state)
+{
+        struct pv_err err = PV_ERR_INIT;
+        pv_auto_profile p = NULL;
+        pv_auto_plan plan = pv_calloc(1, sizeof *plan);
+        pv_auto_free char *path = put("p.yaml",
+                                      "about: one\nhosts: [a.example:443, '@npm']\nstate: [~/.a, ~/.b//c/]\n"
+                                      "settings: ~/.a/s\nread: [/srv/x, ~/y]\npass-env: KEY\nset-env: ['A=b=c']\n"
+                                      "inner-sandbox: off\ninner-sandbox-arguments: [-c, '']\nlogin: [p, in]\n",
+                                      0600);
+        assert_int_equal(pv_profile_load(path, "p", &p, &err), 0);
+        assert_string_equal(p->state.v[1], ".b/c");
+        assert_string_equal(p->read.v[1], "~/y");
+        assert_string_equal(p->inner_args.v[1], "");
+        pv_profile_put(p, plan);
+        assert_string_equal(plan->profile.name, "p");
+        assert_int_equal(plan->profile.hosts.n, 2);
+        assert_string_equal(plan->profile.set_env.v[0], "A=b=c");
+}
+
+/* Whose profile a program is given, by how it is named and where it lies. */
+static void test_programs(void **state)
+{
+        struct pv_profile_places places = { 0 };
+        bool in_workspace = true;
+        pv_auto_free char *own = pv_path_join(top, "profiles"), *ws = pv_path_join(top, "ws");
+        pv_auto_free char *bin = pv_path_join(top, "bin");
+        free(put("profiles/tool.yaml", "about: x\n", 0600));
+        free(put("bin/tool", "", 0700));
+        pv_auto_free char *inside = put("ws/bin/tool", "", 0700);
+        pv_auto_free char *outer = pv_path_join(bin, "tool");
+        places.own = own;
+        pv_auto_free char *first = pv_strf("%s:%s/bin", bin, ws), *second = pv_strf("%s/bin:%s", ws, bin);
+        const struct {
+                const char *program, *path;
+                bool found, inside;
+        } cases[] = {
+                { "tool", first, true, false }, { "tool", second, false, true },  { outer, first, true, false },
+                { inside, first, false, true }, { "other", first, false, false }, { "/x/tool", first, true, false },
+                { "tool", NULL, true, false },
+        };
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+                pv_auto_free char *found =
+                        pv_profile_of_program(&places, cases[i].program, cases[i].path, ws, &in_workspace);
+                assert_int_equal(found != NULL, cases[i].found);
+                assert_int_equal(in_workspace, cases[i].inside);
+        }
+}
+
+static int make(void **state)
+{
+        return mkdtemp(top) ? 0 : -1;
+}
+
+static int clear(void **state)
+{
+        struct pv_err err = PV_ERR_INIT;
+        pv_auto_fd tmp = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        return pv_path_remove_tree(tmp, top + strlen("/tmp/"), &err);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_names),
+                cmocka_unit_test(test_fields),
+                cmocka_unit_test(test_programs),
+        };
+        return cmocka_run_group_tests(tests, make, clear);
+}
