@@ -14,6 +14,7 @@ import pytest
 
 from conftest import IS_ROOT, pv_skip
 from lib import jobs
+from lib.beside import send_descriptors
 
 MODES = {"ambient": [], "host": ["--stage", "--filesystem", "host"], "safe": ["--safe"]}
 
@@ -53,8 +54,8 @@ def short_store(environment, temporary):
 def test_the_persons_own_processes_are_answered(background, run, workspace, short_store, mode):
     job = background(*mode, "--", "sleep", "600")
     assert run(["/usr/bin/python3", "-c", ASK, job.directory / "control"]).out.strip() == "answered"
-    mode_bits = os.stat(job.directory / "control").st_mode & 0o777
-    assert mode_bits == 0o600
+    bits = os.stat(job.directory / "control").st_mode & 0o777
+    assert bits == 0o600
 
 
 def test_nothing_inside_can_ask(pvisor, background, workspace, short_store):
@@ -128,7 +129,6 @@ def test_too_many_descriptors_are_refused_and_closed(background):
     supervisor = job.ask({"verb": "state"})["supervisor_pid"]
     count = lambda: len(os.listdir(f"/proc/{supervisor}/fd"))
     before = count()
-    from lib.beside import send_descriptors
     for n in (1, 8, 9, 200):
         s = job.connect()
         send_descriptors(s, {"verb": "state"}, [0] * n)

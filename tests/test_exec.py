@@ -6,11 +6,14 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
+from pathlib import Path
 
 import pytest
 
 from conftest import IS_ROOT, pv_skip
-from lib import attacks, processes
+from lib import attacks, jobs, processes
+from lib.beside import send_descriptors
 
 MODES = {"ambient": [], "host": ["--stage", "--filesystem", "host"], "staged": ["--stage"], "safe": ["--safe"]}
 SLEEP = ["sleep", "600"]
@@ -210,7 +213,6 @@ def test_sockets_are_not_handed_in(background, pv, environment, workspace):
     # And by the socket itself: not asked nicely either.
     s = job.connect()
     a, b = socket.socketpair()
-    from lib.beside import send_descriptors
     send_descriptors(s, {"verb": "exec", "argv": ["true"], "given": [True] * 3}, [a.fileno()] * 3)
     assert b"is a socket" in s.recv(4096)
     s.close(), a.close(), b.close()
@@ -342,12 +344,39 @@ def test_there_is_a_bound(background, pvisor, pv, environment, workspace):
 
 
 @pytest.mark.root
-def test_another_users_job_is_refused(background, pv, workspace, environment):
-    """Whoever the store does not belong to finds no job at all, even with root's rights to look."""
-    if not IS_ROOT or not shutil.which("setpriv"):
-        pv_skip("needs root and setpriv")
-    background("--safe", "--", *SLEEP)
-    other = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--", pv]
-    result = subprocess.run([*other, "exec", "--", "true"], cwd="/", env=environment, capture_output=True, text=True,
-                            timeout=60)
-    assert result.returncode not in (0, 137), result
+def test_another_users_job_is_refused(background, pv, pvisor, environment):
+    """Root's job by an ordinary account, and an ordinary account's by root."""
+    if not IS_ROOT:
+        pv_skip("needs root")
+    nobody = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--"]
+    commands = (["exec", "JOB", "--", "true"], ["attach", "JOB"], ["kill", "JOB"], ["logs", "JOB"])
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as place:  # where either may look
+        os.chmod(place, 0o755)
+        own = shutil.copy(pv, place)
+        home = Path(place) / "home"
+        project = home / "project"
+        for directory in (home, project):
+            directory.mkdir()
+            os.chown(directory, 65534, 65534)
+        theirs = {**environment, "HOME": str(home)}
+
+        def as_nobody(*args, **more):
+            return subprocess.run([*nobody, own, *args], cwd=project, env={**theirs, **more}, stdin=subprocess.DEVNULL,
+                                  capture_output=True, text=True, timeout=60)
+
+        job = background("--safe", "--", *SLEEP)
+        store = str(jobs.store(environment))
+        for command in commands:
+            result = as_nobody(*[job.id if a == "JOB" else a for a in command], PVISOR_HOME=store)
+            assert result.returncode == 1 and "Permission denied" in result.stderr, result
+        assert job.process.poll() is None
+
+        started = as_nobody("run", "-q", "--detach", "--safe", "--", *SLEEP)
+        job = started.stdout.strip()
+        assert started.returncode == 0, started
+        for command in commands:
+            result = pvisor(*[job if a == "JOB" else a for a in command], code=6,
+                            env={"PVISOR_HOME": str(home / ".local/state/pvisor")})
+            assert "belongs to user 65534" in result.err
+        assert as_nobody("exec", job, "--", "id", "-u").stdout == "65534\n"
+        assert as_nobody("kill", job).returncode == 0

@@ -51,6 +51,7 @@
 #define THREADS_MAX  (1U << 17)
 #define VFORK_MS     2 /* what does not stop that long is looked at for why */
 #define STABLE_LOOKS 2
+#define MANY         32
 
 enum hold {
         HOLD_ASKED = 1, /* seized, not seen to stop yet */
@@ -284,6 +285,20 @@ static void take_status(struct freezer *f, pid_t tid, int status)
                 set_hold(f, t, HOLD_GONE);
 }
 
+/* Each wait for any of them goes through all of them: with thousands, one is asked for after the other. */
+static void take_one_by_one(struct freezer *f)
+{
+        for (size_t i = 0, left = f->pending; left && i < f->size; i++) {
+                int status;
+                pid_t tid = f->table[i].tid;
+                if (!tid || f->table[i].hold != HOLD_ASKED)
+                        continue;
+                left--;
+                if (waitpid(tid, &status, __WALL | WNOHANG) == tid)
+                        take_status(f, tid, status);
+        }
+}
+
 static void take_changes(struct freezer *f)
 {
         struct signalfd_siginfo si;
@@ -291,6 +306,8 @@ static void take_changes(struct freezer *f)
         pid_t tid;
         while (read(f->signals, &si, sizeof si) == sizeof si)
                 ;
+        if (f->pending > MANY)
+                take_one_by_one(f);
         while ((tid = waitpid(-1, &status, __WALL | WNOHANG)) > 0)
                 take_status(f, tid, status);
 }
@@ -323,7 +340,9 @@ static int await_stops(struct freezer *f, struct pv_err *err)
                         return too_late(f, err);
                 if (now >= look_closer) {
                         pass_over_vforks(f);
-                        look_closer = now + VFORK_MS;
+                        /* Looking at thousands takes the time that they need to stop. */
+                        uint64_t took = pv_clock_monotonic_ms() - now;
+                        look_closer = now + took + VFORK_MS + 8 * took;
                         if (f->pending == 0)
                                 return 0;
                 }

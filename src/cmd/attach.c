@@ -46,8 +46,9 @@ static void window_fini(struct window *w)
         pv_auto_str back = { 0 };
         struct pv_err ignored = PV_ERR_INIT;
         if (w->terminal.raw) {
+                bool own_screen = pv_modes_full_screen(&w->modes); /* the one before has its cursor where it was */
                 pv_modes_put_undo(&w->modes, &back);
-                pv_str_put(&back, "\r\n");
+                pv_str_put(&back, own_screen ? "" : "\r\n");
                 (void)pv_fd_write_all(STDOUT_FILENO, back.s, back.len, "output", &ignored);
         }
         pv_terminal_close(&w->terminal);
