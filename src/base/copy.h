@@ -65,10 +65,13 @@ char *pv_xattr_name_in_layer(const char *name);
 
 /* What an entry of a layer carries that pv_xattrs_leave_layer() must change. */
 enum pv_overlay_attrs {
-        PV_OVERLAY_MARKS = 1 << 0,   /* overlayfs's own */
+        PV_OVERLAY_MARKS = 1 << 0,   /* overlayfs's own, but for the next */
         PV_OVERLAY_ESCAPES = 1 << 1, /* a program's, escaped */
+        PV_OVERLAY_ORIGIN = 1 << 2,  /* the mark of what was copied up: most entries have it alone */
 };
 int pv_xattrs_find_overlay(int dirfd, const char *name, unsigned *which, struct pv_err *err);
+/* The same for one that has PV_OVERLAY_ORIGIN and nothing else. */
+int pv_xattrs_remove_origin(int dirfd, const char *name, struct pv_err *err);
 /* Takes the marks off an entry that leaves its layer and undoes the escapes. */
 int pv_xattrs_leave_layer(int dirfd, const char *name, struct pv_err *err);
 /*

@@ -20,6 +20,9 @@
 #ifndef SYS_listxattrat
 #define SYS_listxattrat 465
 #endif
+#ifndef SYS_removexattrat
+#define SYS_removexattrat 466
+#endif
 
 static inline int pv_sys_openat2(int dirfd, const char *path, const struct open_how *how)
 {
@@ -101,6 +104,11 @@ static inline ssize_t pv_sys_getxattrat(int dirfd, const char *path, unsigned at
                 uint32_t size, flags;
         } args = { .value = (uint64_t)(uintptr_t)value, .size = (uint32_t)size };
         return syscall(SYS_getxattrat, dirfd, path, at_flags, name, &args, sizeof args);
+}
+
+static inline int pv_sys_removexattrat(int dirfd, const char *path, unsigned at_flags, const char *name)
+{
+        return (int)syscall(SYS_removexattrat, dirfd, path, at_flags, name);
 }
 
 #endif

@@ -12,6 +12,7 @@
 
 #define MARK   "user.overlay."
 #define ESCAPE "user.overlay.overlay."
+#define ORIGIN MARK "origin"
 /*
  * What is escaped looks like what is yet to be, where a program's own name begins with ESCAPE. So an entry that goes
  * into a layer notes what is left to do, and that it was done: a repeat after a crash goes on from there. Overlayfs
@@ -163,8 +164,19 @@ int pv_xattrs_find_overlay(int dirfd, const char *name, unsigned *which, struct 
         }
         for (const char *p = names; p && p < names + n; p += strlen(p) + 1)
                 if (pv_str_has_prefix(p, MARK))
-                        *which |= pv_str_has_prefix(p, ESCAPE) ? PV_OVERLAY_ESCAPES : PV_OVERLAY_MARKS;
+                        *which |= pv_str_has_prefix(p, ESCAPE) ? PV_OVERLAY_ESCAPES
+                                  : pv_streq(p, ORIGIN)        ? PV_OVERLAY_ORIGIN
+                                                               : PV_OVERLAY_MARKS;
         return 0;
+}
+
+int pv_xattrs_remove_origin(int dirfd, const char *name, struct pv_err *err)
+{
+        struct proc_path path;
+        int r = *name ? pv_sys_removexattrat(dirfd, name, AT_SYMLINK_NOFOLLOW, ORIGIN) : -1;
+        if (r < 0 && (!*name || errno == ENOSYS) && proc_path(dirfd, name, &path) == 0)
+                r = lremovexattr(path.s, ORIGIN);
+        return r < 0 && errno != ENODATA ? pv_err_set(err, PV_ERR_SYS, errno, "%s: remove attribute " ORIGIN, name) : 0;
 }
 
 /* Gives one attribute its translated name (or takes it away). */
@@ -203,15 +215,17 @@ static bool is_ours(const char *name)
         return pv_streq(name, ENTERING) || pv_streq(name, ENTERED);
 }
 
-/* The names below MARK, deepest first: in this order none that is escaped meets one that is yet to be. */
-static int find_names(const char *path, const char *name, struct pv_strv *out, struct pv_err *err)
+/* The names below MARK, deepest first: in this order none that is escaped meets one that is yet to be. noted: ours. */
+static int find_names(const char *path, const char *name, struct pv_strv *out, bool *noted, struct pv_err *err)
 {
         pv_auto_free char *list = NULL;
         ssize_t n = list_names(path, &list);
         if (n < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "list attributes of %s", name);
         for (const char *p = list; p && p < list + n; p += strlen(p) + 1)
-                if (pv_str_has_prefix(p, MARK) && !is_ours(p))
+                if (is_ours(p))
+                        *noted = true;
+                else if (pv_str_has_prefix(p, MARK))
                         pv_strv_add(out, p);
         if (out->n > 1)
                 qsort(out->v, out->n, sizeof *out->v, deepest_first);
@@ -222,16 +236,17 @@ int pv_xattrs_leave_layer(int dirfd, const char *name, struct pv_err *err)
 {
         struct proc_path path;
         pv_auto_strv names = { 0 };
+        bool noted = false;
         if (proc_path(dirfd, name, &path) < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "list attributes of %s", name);
-        if (find_names(path.s, name, &names, err) < 0)
+        if (find_names(path.s, name, &names, &noted, err) < 0)
                 return -1;
         /* Marks first, and then from the least escaped on: an unescaped name may be that of one. */
         for (size_t i = names.n; i-- > 0;)
                 if (rename_attribute(path.s, names.v[i], PV_COPY_FROM_LAYER, err) < 0)
                         return pv_err_wrap(err, "%s", name);
-        if ((lremovexattr(path.s, ENTERED) < 0 && errno != ENODATA) ||
-            (lremovexattr(path.s, ENTERING) < 0 && errno != ENODATA))
+        if (noted && ((lremovexattr(path.s, ENTERED) < 0 && errno != ENODATA) ||
+                      (lremovexattr(path.s, ENTERING) < 0 && errno != ENODATA)))
                 return pv_err_set(err, PV_ERR_SYS, errno, "%s: remove attribute " ENTERED, name);
         return 0;
 }
@@ -268,6 +283,7 @@ int pv_xattrs_enter_layer(int dirfd, const char *name, struct pv_err *err)
 {
         struct proc_path path;
         pv_auto_strv names = { 0 };
+        bool noted = false;
         int rest = proc_path(dirfd, name, &path);
         if (rest == 0 && lgetxattr(path.s, ENTERED, NULL, 0) >= 0)
                 return 0;
@@ -275,7 +291,7 @@ int pv_xattrs_enter_layer(int dirfd, const char *name, struct pv_err *err)
                 rest = read_rest(path.s, &names);
         if (rest < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "read attributes of %s", name);
-        if (rest == 0 && find_names(path.s, name, &names, err) < 0)
+        if (rest == 0 && find_names(path.s, name, &names, &noted, err) < 0)
                 return -1;
         if (rest == 0 && names.n == 0)
                 return 0;

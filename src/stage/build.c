@@ -322,6 +322,7 @@ static int note_marks(struct builder *b, const struct pv_change *c, struct pv_it
                 return -1;
         it->flags |= which ? PV_ITEM_MARKS : 0;
         it->flags |= which & PV_OVERLAY_ESCAPES ? PV_ITEM_ESCAPES : 0;
+        it->flags |= which == PV_OVERLAY_ORIGIN ? PV_ITEM_ORIGIN : 0;
         return 0;
 }
 

@@ -390,29 +390,34 @@ static int remove_if_empty(struct forgetting *f, unsigned root, char *path)
         return 1;
 }
 
+/* Upwards from one that was decided in, as long as they go. */
+static int remove_empty_above(struct forgetting *f, unsigned root, char *dir)
+{
+        while (*dir) {
+                int r = remove_if_empty(f, root, dir);
+                if (r <= 0)
+                        return r;
+                char *slash = strrchr(dir, '/');
+                *(slash ? slash : dir) = '\0';
+        }
+        return 0;
+}
+
 static int remove_empty(struct forgetting *f)
 {
-        pv_auto_free char *last = NULL; /* looked at before */
+        const struct pv_change *last = NULL; /* its directory was looked at */
         for (size_t i = f->c->n; i-- > 0;) {
-                if (i + 1 < f->c->n && f->c->item[i].root != f->c->item[i + 1].root) {
-                        free(last);
-                        last = NULL;
-                }
-                if (!f->selected[i])
+                const struct pv_change *x = &f->c->item[i];
+                const char *name = last_name(x->path);
+                size_t len = (size_t)(name - x->path);
+                if (!f->selected[i] || len == 0 ||
+                    (last && last->root == x->root && last_name(last->path) == last->path + len &&
+                     memcmp(last->path, x->path, len) == 0))
                         continue;
-                pv_auto_free char *dir = pv_strdup(f->c->item[i].path);
-                for (char *slash; (slash = strrchr(dir, '/'));) {
-                        *slash = '\0';
-                        if (last && pv_streq(last, dir))
-                                break;
-                        free(last);
-                        last = pv_strdup(dir);
-                        int r = remove_if_empty(f, f->c->item[i].root, dir);
-                        if (r < 0)
-                                return -1;
-                        if (r == 0)
-                                break;
-                }
+                last = x;
+                pv_auto_free char *dir = pv_strndup(x->path, len - 1);
+                if (remove_empty_above(f, x->root, dir) < 0)
+                        return -1;
         }
         return 0;
 }

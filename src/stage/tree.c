@@ -117,7 +117,9 @@ static int with_write_permission(struct pv_engine *e, const struct pv_item *it, 
 
 int pv_item_prepare(struct pv_engine *e, const struct pv_item *it, const struct pv_place *at, struct pv_err *err)
 {
-        if (it->flags & PV_ITEM_MARKS && with_write_permission(e, it, at, pv_xattrs_leave_layer, err) < 0)
+        if (it->flags & PV_ITEM_MARKS &&
+            with_write_permission(
+                    e, it, at, it->flags & PV_ITEM_ORIGIN ? pv_xattrs_remove_origin : pv_xattrs_leave_layer, err) < 0)
                 return -1;
         if (it->flags & PV_ITEM_TIMES) {
                 struct timespec t[2] = { { .tv_nsec = UTIME_OMIT }, e->plan->head.when };
