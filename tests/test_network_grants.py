@@ -272,6 +272,13 @@ def test_a_dry_run_shows_the_rules(world):
     assert "allows         nothing" in world.pvisor("run", "--safe", "--dry-run", "--", "true").out
 
 
+def test_what_only_limits_or_denies_opens_nothing(world, environment):
+    assert world.inside(["--overlaynet-limit=100mbps"], THREE) == ["no name", "no name", REFUSED]
+    configure(environment, "config.yaml", "overlaynet-deny: [other.test]\noverlaynet-limit: 100mbps\n")
+    assert world.inside([], THREE) == ["no name", "no name", REFUSED]
+    assert world.inside(["*", "11.22.33.0/24"], THREE) == ["ok", "no name", "ok"]
+
+
 @pytest.mark.parametrize("text, line, why", [
     ("safe: true\noverlaynet-allow:\n  - host: a.example\n    ports: [80, 0]\n", 3, "no port"),
     ("overlaynet-allow:\n  - a.example\n  - b c\n", 3, "not a host name"),

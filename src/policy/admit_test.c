@@ -176,6 +176,13 @@ static void test_network(void **state)
         assert_int_equal(closed->net, PV_NET_RULES);
         assert_int_equal(closed->netpolicy.n_layers, 1);
         assert_true(closed->netpolicy.layer[0].closed);
+        rules(&r.overlaynet_limit, "10mbps"); /* opens nothing */
+        rules(&r.user_deny, "bad.example");
+        pv_auto_plan limited = admitted(&r);
+        assert_int_equal(limited->netpolicy.n_layers, 2);
+        assert_true(limited->netpolicy.layer[1].closed);
+        pv_strv_fini(&r.overlaynet_limit);
+        pv_strv_fini(&r.user_deny);
         r.overlaynet_deny_all = true;
         pv_auto_plan sealed = admitted(&r);
         assert_int_equal(sealed->net, PV_NET_RULES);

@@ -229,10 +229,20 @@ static int deny_everything(struct pv_netpolicy *p, struct pv_err *err)
                                       err);
 }
 
+/*
+ * --safe allows nothing by itself. What opens it is said for this run: rules of the command line, or a list of what is
+ * allowed; a limit, or a denial in the configuration file, opens nothing.
+ */
+static bool is_closed(const struct pv_request *r)
+{
+        bool said = r->overlaynet_allow.n + r->overlaynet_deny.n + r->user_allow.n > 0;
+        return r->safe && !said && r->overlaynet != PV_REQUEST_NET_AUTO && !r->overlaynet_deny_all;
+}
+
 static int add_rules(const struct pv_request *r, struct pv_plan *plan, const struct pv_groups *groups,
                      struct pv_err *err)
 {
-        bool closed = r->safe && !has_rules(r) && r->overlaynet != PV_REQUEST_NET_AUTO && !r->overlaynet_deny_all;
+        bool closed = is_closed(r);
         const struct pv_netlayer_texts user = {
                 .name = PV_LAYER_USER,
                 .allow = &r->user_allow,
