@@ -63,6 +63,9 @@ def safe(pvisor, workspace, *options, code=0, command=("true",), **more):
 def test_a_service_is_refused_with_the_reason(pvisor, server, workspace, home, environment, place, what, access):
     path = home / place
     server(path if place.endswith(("sock", "agent")) else path / "docker.sock")
+    if path.is_dir() and access == "read":  # the socket is dead there, and the rest of it may be wanted
+        safe(pvisor, workspace, "--mount", f"{path}:read")
+        return
     result = safe(pvisor, workspace, "--mount", f"{path}:{access}", code=6)
     assert what in result.err and "--i-know" in result.err
     assert jobs.job_dirs(environment) == []

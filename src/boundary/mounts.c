@@ -74,8 +74,10 @@ static int open_parent(struct build *b, const char *dst, const char **name, int 
                 pv_pathfd_closep(&at);
                 at.fd = next;
         }
-        if (at.fd < 0)
-                return pv_err_set(err, PV_ERR_SYS, errno, "make the place of %s", dst);
+        if (at.fd < 0) {
+                (void)pv_err_set(err, PV_ERR_SYS, errno, "make the place of %s", dst);
+                return -1;
+        }
         forget_parent(b);
         b->parent_path = pv_strndup(dst, len);
         b->parent = at;

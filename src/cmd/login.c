@@ -42,7 +42,8 @@ static int load(const char *name, struct pv_profile **out, struct pv_err *err)
         if (path)
                 return pv_profile_load(path, name, out, err);
         (void)pv_err_set(err, PV_ERR_USAGE, 0, "login %s: there is no such profile", name);
-        return pv_err_hint(err, "pvisor profile list");
+        (void)pv_err_hint(err, "pvisor profile list");
+        return -1;
 }
 
 /* The command that was given, or the profile's. */

@@ -135,10 +135,15 @@ struct judged {
         struct stat st;
 };
 
-/* A read-only or staged share is an overlay, where sockets are inert: only the service by its own name counts there. */
-static bool shows(const struct judged *j, const char *path)
+/*
+ * A read-only or staged share is an overlay, where sockets are inert. There only a socket by its own name counts, and what
+ * nobody would show for anything but its sockets: the machine's and the session's directories of them.
+ */
+static bool shows(const struct pv_plan *plan, const struct judged *j, const char *path)
 {
         struct stat st;
+        if (j->m->access != PV_MOUNT_WRITE && S_ISDIR(j->st.st_mode) && pv_path_is_within(j->m->src, plan->home))
+                return false;
         pv_auto_free char *real = realpath(path, NULL);
         if (pv_path_is_within(j->m->src, real ? real : path))
                 return pv_streq(j->m->src, real ? real : path) || (stat(path, &st) == 0 && !S_ISDIR(st.st_mode)) ||
@@ -151,12 +156,12 @@ static bool is_shown(const struct pv_plan *plan, const struct service *s, const 
 {
         for (size_t i = 0; i < sizeof s->paths / sizeof *s->paths && s->paths[i]; i++) {
                 pv_auto_free char *path = expand(plan, s->paths[i]);
-                if (shows(j, path))
+                if (shows(plan, j, path))
                         return true;
         }
         const char *value = s->variable ? pv_env_get(environment, s->variable) : NULL;
         pv_auto_free char *path = value ? path_of_value(value, environment) : NULL;
-        return path && shows(j, path);
+        return path && shows(plan, j, path);
 }
 
 static void open_dimensions(struct pv_plan *plan, const char *what, const char *path, unsigned opens)
