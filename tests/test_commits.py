@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """apply --commits: what lands, what stays, what goes aside; that nothing of the host's is lost; that undo takes it back."""
+import hashlib
 import json
 import os
 import re
@@ -541,15 +542,22 @@ def test_submodules(run, pvisor, repo, make_workspace):
     assert repo.subjects(cwd=repo.path / "sub") == ["First"]
 
 
-def test_lfs_pointers_are_carried_as_they_are(repo):
-    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:" + "0" * 64 + "\nsize 12\n"
-    (repo.path / ".gitattributes").write_text("*.big -text\n")
-    repo.git("add", "-A")
-    repo.git("commit", "-qm", "Attributes")
-    repo.agent(f"printf '%s' '{pointer}' > a.big; git add a.big; git commit -qm Big")
+def test_lfs_pointers_are_carried_as_they_are_and_their_objects_with_them(repo):
+    name = hashlib.sha256(b"large content").hexdigest()
+    pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{name}\nsize 13\n"
+    place = f".git/lfs/objects/{name[:2]}/{name[2:4]}"
+    wrong = "f" * 64
+    repo.agent(f"""
+    printf '%s' '{pointer}' > a.big; git add a.big; git commit -qm Big
+    mkdir -p {place}; printf 'large content' > {place}/{name}; printf 'other' > {place}/{wrong}; echo x > {place}/x
+    """)
     repo.commits()
     assert repo.git("show", "HEAD:a.big") == pointer.strip() and repo.status() == []
+    assert (repo.path / place / name).read_text() == "large content"
+    assert os.listdir(repo.path / place) == [name]
     repo.check()
+    repo.pvisor("undo", cwd=repo.path)
+    assert not (repo.path / place / name).exists()
 
 
 def test_a_plain_directory_has_no_commits(pvisor, plain):
@@ -558,44 +566,124 @@ def test_a_plain_directory_has_no_commits(pvisor, plain):
     assert "hint:" in result.err and not (plain / ".git").exists()
 
 
+# ---- other jobs ----
+
+def test_while_the_job_runs(repo, pv, environment):
+    """Commits are taken from a running job, taken back, taken again; and what it commits afterwards follows."""
+    job = subprocess.Popen([pv, "run", "--stage", "-q", "--name", "live", "--", "sh", "-euc", """
+        echo 1 >> README.md; git commit -qam One; echo one; read go
+        echo 2 >> README.md; git commit -qam Two; git tag v2; echo two; read go
+        """], cwd=repo.path, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert job.stdout.readline() == "one\n"
+        repo.commits("live")
+        assert repo.subjects() == ["One", "First"] and repo.status() == []
+        repo.pvisor("undo", "live", cwd=repo.path)
+        assert repo.subjects() == ["First"] and repo.status() == []
+        repo.commits("live")
+        job.stdin.write("go\n")
+        job.stdin.flush()
+        assert job.stdout.readline() == "two\n"
+        repo.commits("live")
+        assert repo.subjects() == ["Two", "One", "First"] and repo.status() == [] and "refs/tags/v2" in repo.refs()
+        assert job.poll() is None
+    finally:
+        job.communicate("go\n", timeout=60)
+    assert job.returncode == 0
+    assert "no commits to bring over" in repo.commits("live").out
+    repo.check()
+
+
+def test_a_fork_brings_its_parents_commits_with_its_own(repo):
+    repo.agent("echo 1 >> README.md; git commit -qam One; git commit -q --amend -m Parent")
+    repo.pvisor("fork", "last", "--", "sh", "-euc", "echo 2 >> README.md; git commit -qam Child", cwd=repo.path)
+    repo.commits()
+    assert repo.subjects() == ["Child", "Parent", "First"] and repo.status() == []
+    repo.check()
+
+
+def test_two_jobs_on_one_branch(repo):
+    """The second one's branch no longer follows what the host has, and goes aside."""
+    repo.agent("echo 1 >> README.md; git commit -qam One", "--name", "one")
+    repo.agent("echo z >> src/main.c; git commit -qam Other", "--name", "two")
+    repo.commits("one")
+    out = repo.commits("two").out
+    assert "since main was moved here meanwhile" in out and repo.subjects() == ["One", "First"]
+    repo.pvisor("undo", "two", cwd=repo.path)
+    repo.pvisor("undo", "one", cwd=repo.path)
+    assert list(repo.refs()) == ["refs/heads/main"] and repo.subjects() == ["First"] and repo.status() == []
+    repo.check()
+
+
+def test_dropping_leaves_what_was_brought(repo):
+    repo.agent("echo 1 >> README.md; git commit -qam One; echo z > z")
+    repo.commits()
+    repo.pvisor("drop", "last", cwd=repo.path)
+    assert repo.subjects() == ["One", "First"] and repo.status() == []
+    repo.check()
+
+
 # ---- crashes ----
 
-@pytest.mark.parametrize("nth", range(2, 34, 4))
-def test_killed_anywhere_it_is_finished_or_taken_back(repo, pv, environment, nth):
-    """Killed as the nth program of git starts: a stand-in for git that kills its parent, pvisor, counts them."""
-    repo.agent("echo 1 >> README.md; echo n > new; git add -A; git commit -qm One; git tag v1")
-    before = repo.refs()
-    bin_dir = repo.path.parent / "bin"
-    bin_dir.mkdir()
-    count = bin_dir / "count"
-    count.write_text("0")
-    stand_in = bin_dir / "git"
-    stand_in.write_text(f"""#!/bin/sh
-n=$(($(cat {count}) + 1)); echo $n > {count}
-if [ $n = {nth} ]; then kill -9 $PPID; fi
-exec /usr/bin/git "$@"
-""")
-    stand_in.chmod(0o755)
-    env = {**environment, "PATH": f"{bin_dir}:{environment['PATH']}"}
-    done = subprocess.run([pv, "apply", "--commits"], cwd=repo.path, env=env, capture_output=True)
-    if done.returncode != -9:
-        assert done.returncode == 0, done.stderr
-    deadline = time.monotonic() + 10  # the orphan comes to its end
-    while subprocess.run(["pgrep", "-f", str(repo.path / ".git")], capture_output=True).stdout:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    repo.pvisor("undo", "--list", cwd=repo.path)  # any command that takes the stage
-    repo.check()
-    landed = repo.subjects() == ["One", "First"]
-    assert repo.status() == []
-    assert (repo.path / "new").exists() == landed and ("refs/tags/v1" in repo.refs()) == landed
-    if not landed:
-        assert repo.refs() == before
-        repo.commits()
-        assert repo.subjects() == ["One", "First"] and repo.status() == []
-    repo.pvisor("undo", cwd=repo.path)
-    assert repo.refs() == before and repo.status() == []
-    repo.check()
+# Calls of pvisor's own that change something, and how many of each one landing makes; clone starts git.
+CALLS = {"renameat": 21, "renameat2": 4, "linkat": 1, "unlink": 1, "mkdirat": 10, "fsync": 4, "clone": 26, "unlinkat": 86}
+POINTS = [(call, nth) for call, most in CALLS.items() for nth in range(1, most + 1) if call != "unlinkat" or nth > 50]
+STEP = 11
+struck = pytest.mark.parametrize("call, nth", POINTS[int(os.environ.get("PV_TEST_OFFSET", "0")) % STEP::STEP])
+
+
+class Landing:
+    """One commit, a new file and a tag, that land whole or not at all."""
+
+    def __init__(self, repo, pv, environment):
+        self.repo, self.pv, self.environment = repo, pv, environment
+        repo.agent("echo 1 >> README.md; echo n > new; git add -A; git commit -qm One; git tag v1")
+        self.before = repo.refs()
+
+    def killed(self, *command, call, nth):
+        """Kills pvisor at the nth such call; what it had started comes to its end."""
+        subprocess.run(["strace", "-qq", "-o", "/dev/null", "-e", f"trace={call}", "-e",
+                        f"inject={call}:signal=KILL:when={nth}", self.pv, *command],
+                       cwd=self.repo.path, env=self.environment, capture_output=True)
+        deadline = time.monotonic() + 20
+        while subprocess.run(["pgrep", "-f", str(self.repo.path / ".git")], capture_output=True).stdout:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+    def settle(self):
+        """Any command that takes the stage finishes it or takes it back: then all of it is there, or nothing."""
+        self.repo.pvisor("undo", "--list", cwd=self.repo.path)
+        self.repo.check()
+        landed = self.repo.subjects() == ["One", "First"]
+        assert self.repo.status() == [] and (self.repo.path / "new").exists() == landed
+        assert ("refs/tags/v1" in self.repo.refs()) == landed and (landed or self.repo.refs() == self.before)
+        return landed
+
+
+@pytest.fixture
+def landing(repo, pv, environment):
+    return Landing(repo, pv, environment)
+
+
+@pytest.mark.slow
+@struck
+def test_killed_anywhere_it_is_finished_or_taken_back(landing, call, nth):
+    landing.killed("apply", "--commits", call=call, nth=nth)
+    if not landing.settle():
+        landing.repo.commits()
+        assert landing.settle()
+    landing.repo.pvisor("undo", cwd=landing.repo.path)
+    assert not landing.settle()
+
+
+@pytest.mark.slow
+@struck
+def test_killed_while_it_is_taken_back_all_of_it_goes_or_none(landing, call, nth):
+    landing.repo.commits()
+    landing.killed("undo", call=call, nth=nth)
+    if landing.settle():
+        landing.repo.pvisor("undo", cwd=landing.repo.path)
+        assert not landing.settle()
 
 
 # ---- the words around it ----

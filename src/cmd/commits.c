@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cmd/commits.h"
 
-#include <stdio.h>
+#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 #include "base/json.h"
-#include "base/log.h"
 #include "base/path.h"
+#include "base/sha256.h"
 
 enum { SUBMODULES_MAX = 64, REFS_SHOWN = 40 };
 
@@ -92,6 +92,33 @@ static void mark_files(const struct pv_decision *d, struct pv_cmd_commits *out)
         }
 }
 
+/*
+ * A new object of Git LFS, which the pointers in the commits name: a file named by the hash of its content. While the
+ * job runs it could still write to it.
+ */
+static bool is_lfs_object(const struct pv_decision *d, size_t i)
+{
+        const struct pv_change *c = &d->changes->item[i];
+        const char *name = strrchr(c->path, '/'), *below = strstr(c->path, "lfs/objects/");
+        unsigned char hash[PV_SHA256_SIZE];
+        char hex[2 * PV_SHA256_SIZE + 1];
+        struct pv_err ignored = PV_ERR_INIT;
+        if (d->verdicts.item[i].place != PV_PLACE_GIT || c->kind != PV_CHANGE_ADDED || !S_ISREG(c->now.mode) ||
+            !below || (below != c->path && below[-1] != '/') || strlen(name + 1) != 2 * PV_SHA256_SIZE || d->beside.job)
+                return false;
+        pv_auto_fd fd = pv_change_open_staged(d->stage, c, O_RDONLY | O_NONBLOCK);
+        if (fd < 0 || pv_sha256_fd(fd, hash, c->path, &ignored) < 0)
+                return false;
+        pv_hex(hash, sizeof hash, hex);
+        return pv_streq(hex, name + 1);
+}
+
+static void mark_lfs_objects(const struct pv_decision *d, struct pv_cmd_commits *out)
+{
+        for (size_t i = 0; i < d->changes->n && pv_commits_any(&out->commits); i++)
+                out->also[i] |= is_lfs_object(d, i);
+}
+
 /* The index file is one of the job's changes, and the host has not touched it since the job began. */
 static bool index_is_as_it_was(const struct pv_decision *d, const struct pv_carry *c)
 {
@@ -125,6 +152,7 @@ int pv_cmd_commits_prepare(struct pv_decision *d, const struct pv_carry_options 
         for (size_t i = 0; i < out->commits.n; i++)
                 out->as_it_was[i] = index_is_as_it_was(d, &out->commits.item[i]);
         mark_files(d, out);
+        mark_lfs_objects(d, out);
         return 0;
 }
 

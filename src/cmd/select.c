@@ -173,7 +173,7 @@ static enum pv_left decide(const struct pv_select *sel, const struct places *pla
         if (sel->everything)
                 return PV_LEFT_NOT;
         if (v->place == PV_PLACE_GIT)
-                return git_is_taken(sel, v, c, named) ? PV_LEFT_NOT : PV_LEFT_GIT;
+                return also || git_is_taken(sel, v, c, named) ? PV_LEFT_NOT : PV_LEFT_GIT;
         if (!sel->host_runs && pv_attention_host_runs(v->reasons) && named.len < v->anchor_len)
                 return PV_LEFT_HOST_RUNS;
         if (v->ignored && !sel->ignored && !also && named.len < v->ignored_len)

@@ -123,7 +123,7 @@ bool pv_carry_still_here(const struct pv_carry *c, const char **why);
 
 /* Moves the references by compare-and-swap. What the host moved meanwhile goes aside. May be repeated after a crash. */
 int pv_carry_move_refs(struct pv_carry *c, const char *job, struct pv_err *err);
-/* And back again: first whether nobody moved them since, then the moves. */
+/* And back again: first whether nobody moved them since, always, then the moves. */
 int pv_carry_check_back(struct pv_carry *c, pv_carry_refuse *refuse, void *ctx, struct pv_err *err);
 int pv_carry_move_back(struct pv_carry *c, const char *job, struct pv_err *err);
 /* With the lock: whether the entries are still what landed. */

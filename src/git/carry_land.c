@@ -17,7 +17,6 @@
 #define LOCK_NAME  "index.lock"
 #define INDEX_NAME "index"
 #define OUR_INDEX  "index.pvisor"
-#define OUR_LOCK   "index.pvisor.mark"
 #define LOCK_MARK  "pVisor: apply --commits of "
 #define LOCK_WAIT  2000 /* ms */
 #define INDEX_MAX  (2U << 30)
@@ -39,19 +38,31 @@ static bool is_our_lock(int dir, const char *job)
         return pv_file_read_at(dir, LOCK_NAME, 256, &text, &len, &ignored) == 0 && pv_streq(text, mark);
 }
 
-/* Appears whole, so that it can always be told whose it is. 1: it is there, of somebody else's. */
+/*
+ * A new file that appears whole, under its name alone, so that a crash leaves nothing that nobody would know. PV_ERR_SYS
+ * with EEXIST: there is one already.
+ */
+static int link_file(int dir, const char *name, const void *bytes, size_t len, mode_t mode, struct pv_err *err)
+{
+        pv_auto_fd fd = openat(dir, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, mode);
+        if (fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR)) /* a filesystem without: it is short */
+                fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+        else if (fd >= 0 && pv_fd_write_all(fd, bytes, len, name, err) == 0) {
+                pv_auto_free char *self = pv_strf("/proc/self/fd/%d", fd);
+                return linkat(AT_FDCWD, self, dir, name, AT_SYMLINK_FOLLOW) < 0
+                               ? pv_err_set(err, PV_ERR_SYS, errno, "%s", name)
+                               : 0;
+        }
+        return fd < 0 ? pv_err_set(err, PV_ERR_SYS, errno, "%s", name) : pv_fd_write_all(fd, bytes, len, name, err);
+}
+
+/* 1: it is there, of somebody else's. */
 static int link_lock(int dir, const char *job, struct pv_err *err)
 {
         pv_auto_free char *text = pv_strf(LOCK_MARK "%s\n", job);
-        (void)unlinkat(dir, OUR_LOCK, 0);
-        if (pv_file_write_at(dir, OUR_LOCK, text, strlen(text), 0600, PV_FILE_REPLACE, err) < 0)
-                return -1;
-        int r = linkat(dir, OUR_LOCK, dir, LOCK_NAME, 0);
-        int why = errno;
-        (void)unlinkat(dir, OUR_LOCK, 0);
-        if (r == 0)
+        if (link_file(dir, LOCK_NAME, text, strlen(text), 0600, err) == 0)
                 return 0;
-        return why == EEXIST ? 1 : pv_err_set(err, PV_ERR_SYS, why, "%s", LOCK_NAME);
+        return err->sys == EEXIST ? 1 : -1;
 }
 
 int pv_carry_lock(struct pv_carry *c, const char *job, struct pv_err *err)
@@ -66,8 +77,10 @@ int pv_carry_lock(struct pv_carry *c, const char *job, struct pv_err *err)
         if (r < 0)
                 return pv_err_wrap(err, "%s", c->host.git_dir);
         c->locked = is_our_lock(dir, job);
-        if (c->locked)
+        if (c->locked) {
+                pv_err_clear(err);
                 return 0;
+        }
         (void)pv_err_set(err, PV_ERR_BUSY, 0, "%s/%s is there: git is at work in %s", c->host.git_dir, LOCK_NAME,
                          c->worktree);
         return pv_err_hint(err, "wait until it is done; if none runs, remove that file");
@@ -204,7 +217,7 @@ static int copy_index(const struct pv_carry *c, int dir, struct pv_err *err)
         if (fstatat(dir, INDEX_NAME, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
                 return 0;
         if (pv_file_read_at(dir, INDEX_NAME, INDEX_MAX, &bytes, &len, err) < 0 ||
-            pv_file_write_at(dir, OUR_INDEX, bytes, len, st.st_mode & 0777, PV_FILE_REPLACE, err) < 0)
+            link_file(dir, OUR_INDEX, bytes, len, st.st_mode & 0777, err) < 0)
                 return pv_err_wrap(err, "%s", c->host.git_dir);
         if (geteuid() == 0 && fchownat(dir, OUR_INDEX, st.st_uid, st.st_gid, AT_SYMLINK_NOFOLLOW) < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "%s/%s", c->host.git_dir, OUR_INDEX);

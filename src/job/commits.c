@@ -387,7 +387,7 @@ int pv_commits_land(struct pv_commits *c, struct pv_changes *changes, const bool
         struct held held;
         hold_signals(&held);
         int r = land_files(c, changes, selected, options, result, err);
-        if (r < 0)
+        if (r < 0 && !pv_apply_is_unfinished(c->stage))
                 pv_commits_abandon(c);
         c->recorded = false;
         if (r == 0 && (write_record(c, PHASE_MOVING, c->n_files ? PV_FILE_REPLACE : PV_FILE_DURABLE, err) < 0 ||
@@ -477,7 +477,7 @@ bool pv_commits_are_unfinished(const struct pv_stage *s)
 int pv_commits_recover(struct pv_stage *s, const char **did, struct pv_err *err)
 {
         pv_auto_commits c = { .recorded = true };
-        enum phase phase;
+        enum phase phase = PHASE_PREPARED;
         struct held held;
         *did = NULL;
         if (!pv_commits_are_unfinished(s))
@@ -541,18 +541,29 @@ static int undo_files(struct pv_commits *c, struct pv_apply_result *result, stru
         return undone ? 0 : pv_undo(c->stage, c->batch, result, err);
 }
 
-static int undo_locked(struct pv_commits *c, struct pv_apply_result *result, struct pv_err *err)
+/* recorded stays set as long as nothing has been taken back. */
+static int undo_held(struct pv_commits *c, struct pv_apply_result *result, struct pv_err *err)
 {
-        if (check_undo(c, result, err) < 0 || write_record(c, PHASE_UNDOING, PV_FILE_DURABLE, err) < 0)
+        if (write_record(c, PHASE_UNDOING, PV_FILE_DURABLE, err) < 0)
                 return -1;
         c->recorded = true;
-        if (undo_files(c, result, err) < 0)
+        if (check_undo(c, result, err) < 0)
                 return -1;
-        if (put_back(c, err) < 0) {
-                (void)pv_err_wrap(err, "the files are back, but the commits are not all");
-                return pv_err_hint(err, "nothing is lost: the next command on this job finishes it");
+        if (undo_files(c, result, err) < 0) {
+                c->recorded = !pv_apply_is_unfinished(c->stage);
+                return -1;
         }
-        return 0;
+        c->recorded = false;
+        if (put_back(c, err) == 0)
+                return 0;
+        (void)pv_err_wrap(err, "the files are back, but the commits are not all");
+        return pv_err_hint(err, "nothing is lost: the next command on this job finishes it");
+}
+
+static void unlock_all(struct pv_commits *c)
+{
+        for (size_t i = 0; i < c->n; i++)
+                pv_carry_unlock(&c->item[i], c->job);
 }
 
 int pv_commits_undo(struct pv_stage *s, const char *id, struct pv_apply_result *result, size_t *n_refs,
@@ -560,19 +571,16 @@ int pv_commits_undo(struct pv_stage *s, const char *id, struct pv_apply_result *
 {
         pv_auto_commits c = { 0 };
         pv_auto_free char *name = pv_strf(DONE_PREFIX "%s", id);
-        enum phase phase;
+        enum phase phase = PHASE_PREPARED;
         struct held held;
         *result = (struct pv_apply_result){ 0 };
         if (read_record(s, name, &c, &phase, err) < 0)
                 return -1;
         hold_signals(&held);
-        int r = undo_locked(&c, result, err);
-        if (r < 0 && (err->kind == PV_ERR_CONFLICT || !c.recorded)) {
-                for (size_t i = 0; i < c.n; i++)
-                        if (c.item[i].locked)
-                                pv_carry_unlock(&c.item[i], c.job);
-                if (c.recorded)
-                        remove_record(&c);
+        int r = undo_held(&c, result, err);
+        if (c.recorded) {
+                unlock_all(&c);
+                remove_record(&c);
         }
         release_signals(&held);
         *n_refs = 0;
