@@ -172,6 +172,51 @@ def test_a_renamed_directory_lands_whole(start, live, workspace):
     assert person.changes() == {}
 
 
+def test_on_each_filesystem(start, live, make_workspace, filesystem, environment):
+    environment["PVISOR_HOME"] = str(filesystem / "store")
+    for where in (filesystem, None):  # where the store is, and elsewhere
+        workspace = make_workspace(FILES, git=False, where=where)
+        person = live(workspace)
+        with start(workspace) as agent:
+            agent.do("write('a', '1'); os.mkdir('d'); write('d/x', 'x'); os.link('a', 'a2'); shutil.rmtree('gone')")
+            before = agent.see("[os.stat(p).st_ino for p in ('a', 'd', 'd/x')]")
+            person.apply()
+            assert person.changes() == {} and person.conflicts() == {}
+            agent.do("write('a', '2'); shutil.rmtree('d'); os.rename('src', 'lib')")
+            # Elsewhere the original is copied to the store and unlinked, and overlayfs no longer lends its number.
+            assert agent.see("os.stat('a').st_ino") == before[0] or not where
+            person.apply()
+            assert text(workspace / "a2") == "2" and tree_of(workspace / "lib") == {"one": "old\n", "two": "old\n"}
+            person.call("checkpoint", "--name", "c")
+            assert person.call("inspect", "--", "cat", "a2").out == "2"
+            person.undo()
+            person.undo()
+            assert text(workspace / "a") == "old\n" and (workspace / "gone/x").exists() and not (workspace / "lib").exists()
+        assert person.conflicts() == {}
+        person.apply()
+        assert text(workspace / "a2") == "2" and not (workspace / "gone").exists() and not (workspace / "d").exists()
+        assert person.changes() == {}
+
+
+def test_a_worktree_lands_with_its_git_directory_beside(start, live, make_workspace, environment, temporary):
+    main = make_workspace()
+    tree_at = temporary / "tree"
+    subprocess.run(["git", "worktree", "add", "-q", "-b", "side", str(tree_at)], cwd=main, env=environment, check=True)
+    person = live(tree_at)
+    with start(tree_at) as agent:
+        agent.do("write('README.md', 'mine'); subprocess.run(['git', 'commit', '-qam', 'Mine'], check=True)")
+        person.apply()
+        assert text(tree_at / "README.md") == "mine"
+        assert "Mine" not in subprocess.run(["git", "log", "side"], cwd=main, env=environment, capture_output=True, text=True).stdout
+        person.call("apply", "--all", "--git-raw")
+        assert "Mine" in subprocess.run(["git", "log", "side"], cwd=main, env=environment, capture_output=True, text=True).stdout
+        agent.do("write('README.md', 'again'); subprocess.run(['git', 'commit', '-qam', 'Again'], check=True)")
+        person.call("apply", "--all", "--git-raw")
+    assert "Again" in subprocess.run(["git", "log", "side"], cwd=main, env=environment, capture_output=True, text=True).stdout
+    assert subprocess.run(["git", "status", "--porcelain"], cwd=tree_at, env=environment, capture_output=True, text=True).stdout == ""
+    assert subprocess.run(["git", "fsck", "--strict"], cwd=main, env=environment, capture_output=True).returncode == 0
+
+
 # ---- taking back ----
 
 def test_undo_while_it_runs_and_after(start, live, workspace):

@@ -233,6 +233,25 @@ static void landed_facts(const struct pv_item *it, struct pv_facts *f)
         }
 }
 
+bool pv_beside_is_landed(const struct pv_item *it, const struct pv_place *at)
+{
+        pv_auto_arena text = { 0 };
+        struct pv_facts want, have;
+        if (!(it->flags & PV_ITEM_LANDS))
+                return false;
+        landed_facts(it, &want);
+        if (pv_facts_get(at->dirfd, at->name, &text, &have) < 0 || !pv_facts_exist(&want) || !pv_facts_exist(&have) ||
+            pv_facts_get_xattrs(at->dirfd, at->name, PV_FACTS_HOST, &have.xattrs) < 0 ||
+            !pv_facts_same_metadata(&want, &have))
+                return false;
+        if (S_ISLNK(want.mode))
+                return want.link && have.link && pv_streq(want.link, have.link);
+        if (!S_ISREG(want.mode))
+                return true;
+        return want.hashed && want.size == have.size && pv_facts_hash(at->dirfd, at->name, &have) == 0 &&
+               memcmp(want.sha256, have.sha256, sizeof want.sha256) == 0;
+}
+
 int pv_beside_settle(struct pv_engine *e, struct pv_err *err)
 {
         const struct pv_plan_list *p = e->plan;

@@ -26,6 +26,9 @@ static inline bool pv_beside_made(const struct pv_plan_list *p)
         return false;
 }
 
+/* Is it what the item brought, though another inode? An undo of a later batch may have copied it back. */
+bool pv_beside_is_landed(const struct pv_item *it, const struct pv_place *at);
+
 /* After the publication: what landed becomes the baseline. After a rollback: what is there again. */
 int pv_beside_settle(struct pv_engine *e, struct pv_err *err);
 int pv_beside_settle_back(struct pv_engine *e, struct pv_err *err);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plan of an undo: the record of the apply turned round, item for item, checked against the target. */
+#include "stage/beside.h"
 #include "stage/build.h"
 
 #include <errno.h>
@@ -68,7 +69,7 @@ static int check(struct inverse *v, const struct pv_item *was, struct pv_item *i
                 conflict(v, it, "appeared on the host after it was removed");
         } else if (was->in.mode != 0 && it->out.mode == 0) {
                 conflict(v, it, "was removed on the host after it was applied");
-        } else if (was->in.mode != 0 && !pv_item_is_in(v->record, was, &it->out)) {
+        } else if (was->in.mode != 0 && !pv_item_is_in(v->record, was, &it->out) && !pv_beside_is_landed(was, &at)) {
                 conflict(v, it, CHANGED_SINCE);
         }
         return 0;
