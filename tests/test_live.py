@@ -338,6 +338,42 @@ def jobs_of(person):
     return [job["id"] for job in reversed(json.loads(person.call("list", "--json").out)["jobs"])]
 
 
+def test_a_run_that_goes_on_sees_what_the_host_made_of_what_landed(start, live, workspace):
+    person = live(workspace)
+    with start(workspace) as agent:
+        agent.do("write('a', '1'); write('b', '1'); os.mkdir('d'); write('d/x', 'x'); write('d/y', 'y'); write('d/z', 'z'); os.remove('gone/x')")
+        person.apply("a", "d", "gone")
+        agent.do("write('d/y', '2'); os.remove('d/z')")
+    (workspace / "a").write_text("host")
+    (workspace / "d/own").write_text("host")
+    (workspace / "d/x").unlink()
+    (workspace / "gone/x").write_text("host")
+    seen = person.call("run", "--continue", "last", "--stage", "--", "sh", "-c", "cat a b d/own d/y gone/x; ls d; echo 3 > d/own").out
+    assert seen == "host1host2hostown\ny\n"
+    assert person.changes() == {"b": "modified", "d/y": "modified", "d/own": "modified", "d/z": "deleted"}
+    assert person.conflicts() == {}
+    person.apply()
+    assert tree_of(workspace / "d") == {"own": "3\n", "y": "2"} and text(workspace / "a") == "host"
+
+
+def test_undo_of_what_was_let_go_stages_it_again(start, live, workspace):
+    person = live(workspace)
+    with start(workspace) as agent:
+        agent.do("write('a', '1'); os.mkdir('d'); write('d/x', 'x'); os.remove('gone/x'); os.setxattr('d/x', 'user.overlay.opaque', b'y')")
+        person.apply()
+        agent.do("write('b', '2')")
+    listed = {"a": "modified", "b": "modified", "d": "added", "d/x": "added", "gone/x": "deleted"}
+    with start(workspace, "--continue", "last") as agent:
+        assert agent.see("sorted(os.listdir('d') + os.listdir('gone'))") == ["x", "y"]
+        assert "before the job went on" in person.call("undo", code=1).err
+        assert person.changes() == {"b": "modified"}
+    person.undo()
+    assert text(workspace / "a") == "old\n" and not (workspace / "d").exists() and (workspace / "gone/x").exists()
+    assert person.changes() == listed and person.conflicts() == {}
+    person.apply()
+    assert text(workspace / "a") == "1" and os.getxattr(workspace / "d/x", "user.overlay.opaque") == b"y"
+
+
 # ---- what waits ----
 
 def test_what_waits_for_the_end_says_so(start, live, workspace, pvisor):

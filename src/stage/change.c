@@ -31,7 +31,9 @@ struct computing {
         const struct pv_settled *within; /* the last one that holds for all below it */
         struct pv_changes *out;
         size_t cap, cap_unsettled;
-        char *buf;                       /* 2 * COMPARE_BUF */
+        char *buf;                 /* 2 * COMPARE_BUF */
+        struct pv_changes *landed; /* gets what is staged still but landed as it is; or NULL */
+        size_t cap_landed;
         const struct pv_changes *before; /* what they were a moment ago; or NULL */
         size_t *n_selected;              /* of it: how many of the first i are */
 };
@@ -250,13 +252,29 @@ static unsigned flags_of(const struct pv_scan_entry *e)
         return flags;
 }
 
+static void append_to(struct pv_changes *out, size_t *cap, const struct pv_change *item)
+{
+        if (out->n == *cap) {
+                *cap = *cap ? *cap + *cap / 2 : 64;
+                out->item = pv_realloc(out->item, *cap, sizeof *out->item);
+        }
+        out->item[out->n++] = *item;
+}
+
 static void append(struct computing *c, const struct pv_change *item)
 {
-        if (c->out->n == c->cap) {
-                c->cap = c->cap ? c->cap + c->cap / 2 : 64;
-                c->out->item = pv_realloc(c->out->item, c->cap, sizeof *c->out->item);
-        }
-        c->out->item[c->out->n++] = *item;
+        append_to(c->out, &c->cap, item);
+}
+
+/* The staged entry says what the host was given already: nothing is lost with it. */
+static void note_landed(struct computing *c, const struct pv_scan_entry *e, struct pv_change *item)
+{
+        if (!c->landed || item->layer_shared || item->flags & PV_CHANGE_BLOCKED)
+                return;
+        item->path = pv_arena_text(&c->landed->text, e->path, e->len);
+        if (S_ISDIR(item->now.mode))
+                item->kind = PV_CHANGE_ADDED; /* as it was when it landed: it hides nothing of the host's own */
+        append_to(c->landed, &c->cap_landed, item);
 }
 
 /* Did a person decide on the path? Paths come in the order of the list of those. */
@@ -348,6 +366,8 @@ static int compute_entry(void *ctx, const struct pv_scan_entry *e, struct pv_err
                 return pv_err_set(err, PV_ERR_SYS, errno, "read the attributes of %s", e->path);
         bool linked = !S_ISDIR(e->now.mode) && e->now.nlink > 1;
         if (!classify(c, e, &pre.host, &item)) {
+                if (pre.landed)
+                        note_landed(c, e, &item);
                 if (!linked && !(item.flags & PV_CHANGE_BLOCKED))
                         return 0;
                 item.flags |= linked ? PV_CHANGE_LINKED : 0; /* settled when all are there */
@@ -444,12 +464,15 @@ static void carry_over(struct pv_changes *changes, const struct pv_changes *befo
 }
 
 static int compute(struct pv_stage *s, const struct pv_settled *settled, size_t n_settled,
-                   const struct pv_changes *before, const bool *selected, struct pv_changes **out, struct pv_err *err)
+                   const struct pv_changes *before, const bool *selected, struct pv_changes *landed,
+                   struct pv_changes **out, struct pv_err *err)
 {
         pv_auto_free bool *shared = NULL;
         pv_auto_free size_t *n_selected = before ? pv_calloc(before->n + 1, sizeof *n_selected) : NULL;
         pv_auto_changes changes = pv_calloc(1, sizeof *changes);
-        struct computing c = { .s = s, .out = changes, .settled = settled, .n_settled = n_settled, .before = before };
+        struct computing c = {
+                .s = s, .out = changes, .settled = settled, .n_settled = n_settled, .before = before, .landed = landed
+        };
         if (pv_stage_require_targets(s, err) < 0 || pv_layers_find_shared(s, &shared, err) < 0)
                 return -1;
         c.shared = shared;
@@ -474,19 +497,55 @@ static int compute(struct pv_stage *s, const struct pv_settled *settled, size_t 
 
 int pv_changes_compute(struct pv_stage *s, struct pv_changes **out, struct pv_err *err)
 {
-        return compute(s, NULL, 0, NULL, NULL, out, err);
+        return compute(s, NULL, 0, NULL, NULL, NULL, out, err);
 }
 
 int pv_changes_compute_settled(struct pv_stage *s, const struct pv_settled *settled, size_t n_settled,
                                struct pv_changes **out, struct pv_err *err)
 {
-        return compute(s, settled, n_settled, NULL, NULL, out, err);
+        return compute(s, settled, n_settled, NULL, NULL, NULL, out, err);
 }
 
 int pv_changes_compute_again(struct pv_stage *s, const struct pv_changes *before, const bool *selected,
                              struct pv_changes **out, struct pv_err *err)
 {
-        return compute(s, NULL, 0, before, selected, out, err);
+        return compute(s, NULL, 0, before, selected, NULL, out, err);
+}
+
+/*
+ * A deletion that is told by nothing but the mark of a directory that landed gets a whiteout: the mark goes, so that
+ * what the host has there of its own shows.
+ */
+static int say_deletions(struct pv_stage *s, const struct pv_changes *rest, struct pv_err *err)
+{
+        struct pv_opened opened = { 0 };
+        int r = 0;
+        for (size_t i = 0; r == 0 && i < rest->n; i++) {
+                const struct pv_change *x = &rest->item[i];
+                const char *slash = strrchr(x->path, '/');
+                if (x->kind != PV_CHANGE_DELETED || !(x->flags & PV_CHANGE_HIDDEN) || x->layer_shared || !slash)
+                        continue;
+                pv_auto_free char *dir = pv_strndup(x->path, (size_t)(slash - x->path));
+                pv_auto_fd fd = pv_layer_open_dir(s, x->root, x->layer, dir, &opened);
+                if (fd < 0 || (mknodat(fd, slash + 1, S_IFCHR, 0) < 0 && errno != EEXIST))
+                        r = pv_err_set(err, PV_ERR_SYS, errno, "write the whiteout of %s", x->path);
+        }
+        pv_layers_close_up(s, &opened);
+        return r;
+}
+
+int pv_changes_let_go_of_landed(struct pv_stage *s, struct pv_err *err)
+{
+        pv_auto_changes landed = pv_calloc(1, sizeof *landed);
+        pv_auto_changes rest = NULL;
+        if (compute(s, NULL, 0, NULL, NULL, landed, &rest, err) < 0)
+                return -1;
+        pv_auto_free bool *all = pv_calloc(landed->n + 1, sizeof *all);
+        for (size_t i = 0; i < landed->n; i++)
+                all[i] = true;
+        if (landed->n == 0)
+                return 0;
+        return say_deletions(s, rest, err) < 0 ? -1 : pv_changes_forget(s, landed, all, PV_CHANGES_APPLIED, err);
 }
 
 static int find_order(const void *key, const void *item)

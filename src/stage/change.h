@@ -153,6 +153,12 @@ bool pv_change_check(struct pv_stage *s, const struct pv_change *c, const char *
 bool pv_change_check_displaced(int dirfd, const char *name, const struct pv_change *c, const char **why);
 
 /*
+ * Takes what landed while the command ran out of the layers, where they still have it as it landed: then the host's own
+ * shows, as after an apply to a job that has ended. The stage is sealed and its lock taken.
+ */
+int pv_changes_let_go_of_landed(struct pv_stage *s, struct pv_err *err);
+
+/*
  * Takes the selected changes out of the stage after they were applied or dropped: their entries go from this
  * stage's own layers (what the apply has already moved out is no error), opaque directories above them become
  * explicit whiteouts first, so that the host's files show again; their preimages are forgotten. Where an

@@ -13,7 +13,10 @@
 #include <sys/statfs.h>
 #include <sys/xattr.h>
 #include "base/fd.h"
+#include "stage/baseline.h"
+#include "stage/change.h"
 #include "stage/layers.h"
+#include "stage/run_batch.h"
 #include "stage/state.h"
 
 #define MOUNTINFO_MAX ((size_t)16 * 1024 * 1024)
@@ -323,9 +326,28 @@ static int take_start(struct pv_stage *s, struct pv_err *err)
         return 0;
 }
 
+/* The next run shall see what the host made of it since. */
+static int let_go_of_landed(struct pv_stage *s, struct pv_err *err)
+{
+        bool any = false;
+        for (size_t i = 0; i < s->n_roots; i++) {
+                pv_auto_free char *file = pv_landed_file(i);
+                any = any || faccessat(s->fd.fd, file, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+        }
+        if (!any || s->state != PV_STATE_SEALED)
+                return 0;
+        if (pv_batches_note_let_go(s, err) < 0 || pv_changes_let_go_of_landed(s, err) < 0)
+                return pv_err_wrap(err, "stage %s", s->dir);
+        for (size_t i = 0; i < s->n_roots; i++) {
+                pv_auto_free char *file = pv_landed_file(i);
+                (void)unlinkat(s->fd.fd, file, 0);
+        }
+        return 0;
+}
+
 int pv_stage_begin_run(struct pv_stage *s, const struct pv_overlay **overlays, size_t *n, struct pv_err *err)
 {
-        if (pv_stage_require_targets(s, err) < 0)
+        if (pv_stage_require_targets(s, err) < 0 || let_go_of_landed(s, err) < 0)
                 return -1;
         pv_overlays_free(pv_steal(&s->overlays), s->n_roots);
         s->overlays = pv_calloc(s->n_roots, sizeof *s->overlays);
@@ -343,6 +365,7 @@ int pv_stage_begin_run(struct pv_stage *s, const struct pv_overlay **overlays, s
         s->runs++;
         if (pv_stage_write_state(s, err) < 0)
                 return -1;
+        pv_fd_closep(&s->decide_fd); /* from here on others decide beside the run */
         *overlays = s->overlays;
         *n = s->n_roots;
         return 0;

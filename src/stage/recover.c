@@ -206,7 +206,7 @@ static int recover_locked(struct pv_stage *s, const char **did, struct pv_err *e
             plan.marks & PV_MARK_READY)
                 r = pv_engine_open_slots(&e, true, err);
         if (r == 0 && plan.head.kind == PV_BATCH_UNDO && plan.marks & PV_MARK_READY) {
-                r = pv_journal_read(e.slots.fd, PV_RECORD_NAME, &record, err);
+                r = pv_batch_read_record(e.slots.fd, &record, err);
                 if (r == 0 && record.n != plan.n)
                         r = pv_err_set(err, PV_ERR_INPUT, 0, "the record of batch %s is damaged", plan.head.of);
         }

@@ -10,6 +10,7 @@
 #define PV_JOURNAL_NEW  "journal.new"
 #define PV_RECORD_NAME  "record"
 #define PV_UNDONE_NAME  "undone"
+#define PV_LET_GO_NAME  "let-go" /* what it brought and left staged was taken out of the layers since */
 
 /* What the batch came from, for bringing the stage up to date afterwards: changes of an apply, record of an undo. */
 struct pv_batch_source {
@@ -38,6 +39,11 @@ enum pv_publish_outcome pv_batch_run(struct pv_engine *e, const struct pv_batch_
 int pv_batch_finish(struct pv_engine *e, const struct pv_batch_source *source, struct pv_err *err);
 /* After a rollback: the rest of one that is not. Partly: what the host kept is settled and recorded. */
 int pv_batch_abandon(struct pv_engine *e, const struct pv_batch_source *source, struct pv_err *err);
+
+/* The record of a batch, from backup/<batch>. What was let go since counts as what went when it was applied. */
+int pv_batch_read_record(int slots, struct pv_plan_list *out, struct pv_err *err);
+/* Notes that of all batches that stand. */
+int pv_batches_note_let_go(struct pv_stage *s, struct pv_err *err);
 
 /* Everything of the stage, the targets and the notices to disk: syncfs(2), once a filesystem. */
 int pv_batch_sync(struct pv_stage *s, struct pv_err *err);

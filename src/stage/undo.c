@@ -89,10 +89,42 @@ static int find_batch(struct pv_stage *s, const char *want, char id[PV_BATCH_ID]
                     : pv_err_set(err, PV_ERR_USAGE, 0, "nothing to undo: no batch was applied");
 }
 
+int pv_batch_read_record(int slots, struct pv_plan_list *out, struct pv_err *err)
+{
+        if (pv_journal_read(slots, PV_RECORD_NAME, out, err) < 0)
+                return -1;
+        bool let_go = faccessat(slots, PV_LET_GO_NAME, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+        for (size_t i = 0; let_go && i < out->n; i++) {
+                struct pv_item *it = &out->item[i];
+                it->flags &= ~(uint32_t)PV_ITEM_KEEP;
+                if (it->in.mode != 0 && it->op != PV_OP_META)
+                        it->flags |= PV_ITEM_ESCAPES; /* the copy has its attributes as the command set them */
+        }
+        return 0;
+}
+
+int pv_batches_note_let_go(struct pv_stage *s, struct pv_err *err)
+{
+        pv_auto_free struct pv_batch *list = NULL;
+        size_t n;
+        if (pv_batches_list(s, &list, &n, err) < 0)
+                return -1;
+        for (size_t i = 0; i < n; i++) {
+                pv_auto_free char *name = pv_strf("backup/%s/" PV_LET_GO_NAME, list[i].id);
+                pv_auto_fd fd = openat(pv_stage_dirfd(s).fd, name, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+                if (fd < 0)
+                        return pv_err_set(err, PV_ERR_SYS, errno, "note what is let go of batch %s", list[i].id);
+        }
+        return 0;
+}
+
 static int read_record(struct pv_stage *s, const char *id, struct pv_plan_list *out, struct pv_err *err)
 {
-        pv_auto_free char *name = pv_strf("backup/%s/%s", id, PV_RECORD_NAME);
-        if (pv_journal_read(pv_stage_dirfd(s).fd, name, out, err) < 0)
+        pv_auto_free char *dir = pv_strf("backup/%s", id);
+        pv_auto_fd slots = openat(pv_stage_dirfd(s).fd, dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (slots < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "open %s", dir);
+        if (pv_batch_read_record(slots, out, err) < 0)
                 return -1;
         if (out->head.n_roots != pv_stage_n_roots(s)) {
                 pv_plan_list_fini(out);
