@@ -281,6 +281,10 @@ def test_what_is_traced_already_stands_still_too(background):
     job.await_output("ready")
     directory = next(iter((job.directory / "stage/roots").glob("*/layers/*")))
     count = lambda: _read(directory / "count0")
+    deadline = time.monotonic() + 20
+    while not count():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
     for _ in range(5):
         s = _freeze(job)
         first = count()

@@ -277,7 +277,7 @@ def test_logs_follow_to_the_end(pv, environment, workspace, pvisor):
     follower = subprocess.Popen([pv, "logs", "-f", job], cwd=workspace, env=environment, stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE, text=True)
     assert follower.stdout.readline() == "one\n"
-    pvisor("exec", job, "--", "touch", "go", cwd=workspace)
+    pvisor("exec", job, "--", "touch", "go", cwd=workspace, code=None)
     out, err = follower.communicate(timeout=60)
     assert (out, err, follower.returncode) == ("two\nthree", "err\n", 0)
     lines = [json.loads(line) for line in pvisor("logs", "--json", job, cwd=workspace).out.splitlines()]
@@ -293,6 +293,18 @@ def test_logs_show_a_terminals_lines_as_lines_and_nothing_that_steers(detached, 
     t = terminal([pv, "logs", job], cwd=workspace)
     assert t.wait() == 0
     assert t.output == "one\r\ntwo\r\n\\x1b[31mred\\x07\r\n"
+
+
+def test_what_a_terminal_said_is_kept_within_bounds(detached, pv, environment, workspace, pvisor):
+    """More than 64 MiB: the oldest is given back, and what is left begins with what was said, not with zeros."""
+    job = detached("--safe", "--", "sh", "-c", "stty -opost; yes 0123456789abcde | head -c 72000000; echo e''nd")
+    pvisor("logs", "-f", "--only", "stderr", job, cwd=workspace, timeout=100)
+    log = jobs.job_dir(environment, job) / "stdout.log"
+    assert log.stat().st_size == 72000004 and log.stat().st_blocks * 512 < 70 << 20
+    kept = subprocess.run([pv, "logs", job], cwd=workspace, env=environment, capture_output=True,
+                          timeout=100).stdout
+    assert 60 << 20 < len(kept) < 70 << 20 and kept[:4096].count(b"0123456789abcde\n") >= 255
+    assert kept.endswith(b"end\n")
 
 
 def test_logs_as_json_hold_any_byte(pvisor, workspace):

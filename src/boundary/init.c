@@ -84,6 +84,8 @@ struct place {
 struct state {
         const struct pv_init *init;
         struct place place[PLACES];
+        bool over;                      /* the first command has ended... */
+        int status;                     /* ...so */
         struct pollfd poll[2 + PLACES]; /* signals, control, each place's listener */
 };
 enum { POLL_SIGNALS, POLL_CONTROL, POLL_LISTENERS };
@@ -105,8 +107,8 @@ static void ended(struct state *s, struct place *p, int status)
                 (void)pv_message_send_about(init->control, PV_MESSAGE_EXEC_ENDED, p->number, status);
                 return;
         }
-        (void)pv_message_send(init->control, PV_MESSAGE_ENDED, status);
-        finish(init, 0);
+        s->over = true;
+        s->status = status;
 }
 
 static void reaped(struct state *s, pid_t pid, int status)
@@ -134,6 +136,10 @@ static void reap(struct state *s)
         pid_t pid;
         while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0)
                 reaped(s, pid, status);
+        if (!s->over) /* what ended with the command was told first */
+                return;
+        (void)pv_message_send(s->init->control, PV_MESSAGE_ENDED, s->status);
+        finish(s->init, 0);
 }
 
 /* -1: sent as the report of a launcher that is not started. */

@@ -40,7 +40,7 @@ int pv_control_packet_send(int fd, const json_t *body, const int *fds, size_t n_
         struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
         if (iov.iov_len > PV_CONTROL_PACKET_MAX || n_fds > PV_CONTROL_FDS_MAX)
                 return pv_err_set(err, PV_ERR_USAGE, E2BIG, "control packet");
-        if (n_fds)
+        if (fds && n_fds)
                 attach_fds(&m, &anc, fds, n_fds);
         while (sendmsg(fd, &m, flags | MSG_NOSIGNAL) < 0)
                 if (errno != EINTR)

@@ -140,8 +140,10 @@ static void let_go_of_old(struct pv_detached *d)
 {
         off_t size = lseek(d->log, 0, SEEK_END);
         d->logged = 0;
-        if (size > (off_t)LOG_KEPT)
-                (void)fallocate(d->log, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, size - (off_t)LOG_KEPT);
+        /* Whole blocks of any file system: what is left of half a one would be zeros that nobody said. */
+        off_t old = (size - (off_t)LOG_KEPT) & ~(off_t)(LOG_CHECK - 1);
+        if (old > 0)
+                (void)fallocate(d->log, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, old);
 }
 
 /* One piece. False: there is nothing now, or never will be (*ended). */
