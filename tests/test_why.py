@@ -77,6 +77,7 @@ def test_a_path_is_told_as_the_job_sees_it(pvisor, workspace, environment, home)
     assert "staged" in answers[0]["what"] and "~/.ssh" in answers[1]["what"] and "thrown away" in answers[2]["what"]
     assert "secret" in answers[3]["what"] and "read-only" in answers[4]["what"]
     assert answers[5]["allow_with"].startswith("--mount /srv/nothing:read")
+    assert {a["walls"] for a in answers} <= {"mounts", "mounts, Landlock"}
     store = json.loads(pvisor("why", "--json", "last", str(home / ".local/state/pvisor"), cwd=workspace).out)
     assert store[0]["refused"]
     relative = json.loads(pvisor("why", "--json", "last", "./file", "~/notes", cwd=workspace).out)

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "cmd/jobs.h"
+#include "job/bundle.h"
 #include "policy/groups.h"
 
 struct why_options {
@@ -155,6 +156,26 @@ static char *absolute(const struct looking *l, const char *text)
         return pv_path_normalise(joined);
 }
 
+/* What holds the answer up: Landlock has the view's list once more, where the record says that it was installed. */
+static const char *walls_of(const struct looking *l)
+{
+        struct pv_err ignored = PV_ERR_INIT;
+        pv_auto_json bundle = NULL;
+        size_t i;
+        json_t *one;
+        if (l->plan->filesystem == PV_FS_HOST)
+                return NULL;
+        if (pv_bundle_read(l->job, &bundle, &ignored) < 0)
+                return "mounts";
+        json_array_foreach(json_object_get(bundle, "executor_observations"), i, one)
+        {
+                const char *control = json_string_value(json_object_get(one, "control"));
+                if (control && pv_streq(control, "landlock") && json_is_true(json_object_get(one, "installed")))
+                        return "mounts, Landlock";
+        }
+        return "mounts";
+}
+
 static int explain_path(const struct looking *l, const char *text, struct pv_str *out, json_t *list, struct pv_err *err)
 {
         pv_auto_why w = { 0 };
@@ -162,7 +183,10 @@ static int explain_path(const struct looking *l, const char *text, struct pv_str
         if (pv_why_path(l->plan, path, &w, err) < 0)
                 return -1;
         put_why(out, l, path, &w);
-        return json_array_append_new(list, why_json("path", path, &w));
+        put_row(out, "walls", walls_of(l));
+        json_t *j = why_json("path", path, &w);
+        (void)json_object_set_new(j, "walls", pv_json_bytes(walls_of(l)));
+        return json_array_append_new(list, j);
 }
 
 /* All that was refused, each target once, in the order of its first refusal. */

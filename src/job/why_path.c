@@ -51,7 +51,7 @@ static char *sentence(const struct pv_plan *p, const struct pv_view_step *s)
         case PV_VIEW_READ:
                 return pv_strf("is read-only: %s", mount_at(p, s->dst) ? "it is shared so" : "a part of the system");
         case PV_VIEW_MASK:
-                return pv_strdup("is hidden: nothing lies over it");
+                return pv_strdup("is hidden by what lies over it");
         case PV_VIEW_DIR:
         case PV_VIEW_SEAL:
                 return pv_strdup("is not there: the directory holds only what else is shown");
