@@ -359,6 +359,12 @@ def test_a_fork_has_the_agents_state_and_inspect_has_not(pvisor, agent, workspac
     script = "cat ~/.claude/login 2>/dev/null; echo ${CLAUDE_CONFIG_DIR:+set}"
     assert pvisor("fork", "last", "--", "sh", "-c", script, cwd=workspace).out == "login\nset\n"
     assert pvisor("inspect", "last", "--", "sh", "-c", script, cwd=workspace).out == "\n"
+    key = {"ANTHROPIC_API_KEY": SECRET}
+    agent("claude", "echo $ANTHROPIC_API_KEY; echo y > made")
+    assert pvisor("run", "--safe", "--", "claude", cwd=workspace, env=key).out == f"{SECRET}\n"
+    script = "echo ${ANTHROPIC_API_KEY:-none}"
+    assert pvisor("inspect", "last", "--", "sh", "-c", script, cwd=workspace, env=key).out == "none\n"
+    assert pvisor("fork", "last", "--", "sh", "-c", script, cwd=workspace, env=key).out == f"{SECRET}\n"
 
 
 def test_review_and_the_plan_show_it(pvisor, agent, workspace):

@@ -116,7 +116,7 @@ def test_who_knows_has_it_and_the_record_says_so(pvisor, server, workspace, home
     path = server(home / "agent.sock")
     env = {"SSH_AUTH_SOCK": str(path)}
     run = safe(pvisor, workspace, "--mount", f"{path}:write", "--i-know", "--pass-env", "SSH_AUTH_SOCK", env=env,
-               command=["/usr/bin/python3", "-c", CONNECT, str(path)])
+               command=["sh", "-c", "touch made && exec /usr/bin/python3 \"$@\"", "sh", "-c", CONNECT, str(path)])
     assert run.out == "heard\n" and "an ssh agent is shown" in run.err
     bundle = jobs.bundle(jobs.job_dirs(environment)[-1])
     assert [e.message for e in jsonschema.Draft202012Validator(SCHEMA).iter_errors(bundle)] == []
@@ -126,6 +126,10 @@ def test_who_knows_has_it_and_the_record_says_so(pvisor, server, workspace, home
     assert bundle["plan"]["controls"]["services"] == [
         {"what": "an ssh agent", "path": str(path), "opens": ["sensitive_paths", "credentials"]}]
     assert "unenforced" in pvisor("review", cwd=workspace).out
+    # Looking at the result does not need it.
+    script = "/usr/bin/python3 \"$@\" 2>/dev/null || ls made"
+    looked = pvisor("inspect", "last", "--", "sh", "-c", script, "sh", "-c", CONNECT, str(path), cwd=workspace)
+    assert looked.out == "made\n"
 
 
 def test_an_unknown_socket_opens_everything(pvisor, server, workspace, home, environment):

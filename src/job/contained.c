@@ -49,6 +49,36 @@ struct pv_contained {
         unsigned runs;
 };
 
+/* A service of the host that the person let the job have is nothing to look with. */
+static void drop_services(struct pv_plan *p)
+{
+        size_t kept = 0;
+        for (size_t i = 0; i < p->n_mounts; i++) {
+                struct stat st;
+                if (stat(p->mounts[i].src, &st) < 0 || S_ISDIR(st.st_mode) || S_ISREG(st.st_mode)) {
+                        p->mounts[kept++] = p->mounts[i];
+                        continue;
+                }
+                free(p->mounts[i].src);
+                free(p->mounts[i].dst);
+        }
+        p->n_mounts = kept;
+}
+
+/* Nor is the agent's login, by its state or by a variable. */
+static void drop_login(struct pv_plan *p)
+{
+        struct pv_strv passed = { 0 };
+        for (size_t i = 0; i < p->env_passed.n; i++)
+                if (!pv_strv_has(&p->profile.pass_env, p->env_passed.v[i]))
+                        pv_strv_add(&passed, p->env_passed.v[i]);
+        pv_strv_fini(&p->env_passed);
+        p->env_passed = passed;
+        pv_strv_fini(&p->profile.pass_env);
+        p->profile.pass_env = (struct pv_strv){ 0 };
+        pv_plan_forget_kept(p);
+}
+
 /* The job's plan, with everything taken away that looking does not need. */
 static void tighten(struct pv_plan *p)
 {
@@ -57,7 +87,8 @@ static void tighten(struct pv_plan *p)
         p->allow_userns = false;
         p->filesystem = PV_FS_SANDBOX;
         p->net = PV_NET_DENY_ALL;
-        pv_plan_forget_kept(p); /* an agent's login has no business there */
+        drop_login(p);
+        drop_services(p);
         p->stdio = PV_STDIO_INHERIT;
         p->limits.timeout_ms = 0;
         p->limits.max_cpu_ms = 0;
