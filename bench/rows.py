@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rows of the table. Each function yields Contests, ready to run, and clears up when it is resumed."""
+import os
 import shutil
 import signal
 import subprocess
@@ -46,6 +47,13 @@ def launch(bench):
     place.close()
 
 
+# Runs its arguments in an overlay over the current directory.
+FUSE_OVERLAYFS = """
+d=$(mktemp -d "$HOME/overlay-XXXXXX"); mkdir "$d/upper" "$d/work" "$d/merged"
+fuse-overlayfs -o "lowerdir=$PWD,upperdir=$d/upper,workdir=$d/work" "$d/merged" && cd "$d/merged" && "$@"; code=$?
+cd /; umount "$d/merged" 2>/dev/null || fusermount3 -u "$d/merged"; rm -rf "$d"; exit $code"""
+
+
 def view(bench):
     """File work inside the staged view, timed inside, against the same work outside."""
     place = places.disk()
@@ -55,6 +63,10 @@ def view(bench):
     places.make_tree(project / "tree", 2048)
     watch.inside([], ["write", place.directory("project/old"), "64", "65536"], project)
     prefixes = {"native": [], "pvisor run --stage": [bench.pvisor, "run", "--stage", "--"]}
+    if os.access("/dev/fuse", os.R_OK | os.W_OK):
+        prefixes["  over FUSE"] = [bench.pvisor, "run", "--stage", "--stage-backend", "fuse", "--"]
+        if shutil.which("fuse-overlayfs"):
+            prefixes["fuse-overlayfs"] = ["bash", "-c", FUSE_OVERLAYFS, "fuse-overlayfs"]
     for peer in bench.peers:
         prefixes.update(peer.views)
 

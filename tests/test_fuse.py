@@ -209,7 +209,7 @@ def test_an_edit_that_the_command_saw_is_still_one(meanwhile, pvisor, workspace)
 def test_the_persons_edits_show(meanwhile, workspace):
     """What the command has looked at before is looked at again: by opening at once, by name after a second."""
     meanwhile("""cat edited >/dev/null; ls dir left >/dev/null; pause
-                 test "$(cat edited)" = "$(printf 'old\\nmine and longer')"; until test -e dir/fresh && test ! -e left; do sleep 0.1; done""",
+                 test "$(cat edited)" = "$(printf 'old\\nmine and longer')"; until ls dir | grep -q fresh && test -e dir/fresh && ! ls | grep -q left && test ! -e left; do sleep 0.1; done""",
               "echo 'mine and longer' >> edited; echo f > dir/fresh; rm left")
 
 

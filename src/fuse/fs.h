@@ -236,6 +236,7 @@ void pv_fuse_show(const struct pv_fuse_fs *fs, const struct pv_fuse_node *n, str
  * host's own rules, for the person. EACCES or EPERM.
  */
 int pv_fuse_may_write(const struct pv_fuse_fs *fs, const struct pv_fuse_found *f, const char *name);
+int pv_fuse_may_list(struct pv_fuse_place *p);
 int pv_fuse_may_own(const struct pv_fuse_fs *fs, const struct stat *st);
 /* Whether names in the directory may be made and taken away; victim: what a sticky bit may protect, or NULL. */
 int pv_fuse_may_change_dir(struct pv_fuse_place *p, const struct stat *victim);

@@ -81,22 +81,35 @@ int pv_fuse_may_own(const struct pv_fuse_fs *fs, const struct stat *st)
         return -1;
 }
 
-/* The host's directory, where there is one, still decides when it is another's: its copy in the upper is ours. */
-int pv_fuse_may_change_dir(struct pv_fuse_place *p, const struct stat *victim)
+/* The host's directory, where there is one and it is another's. 1, 0, or -1. */
+static int find_others(struct pv_fuse_place *p, int *fd, struct stat *st)
 {
-        const struct pv_fuse_fs *fs = p->fs;
-        size_t live = fs->n_layers - 1;
-        struct stat st;
+        size_t live = p->fs->n_layers - 1;
         if (p->dir->bottom < live)
                 return 0;
-        int fd = pv_fuse_place_fd(p, live);
-        if (fd < 0 || fstat(fd, &st) < 0)
+        *fd = pv_fuse_place_fd(p, live);
+        if (*fd < 0 || fstat(*fd, st) < 0)
                 return errno == ENOENT ? 0 : -1;
-        if (!pv_fuse_uid_is_foreign(fs, st.st_uid))
-                return 0;
+        return pv_fuse_uid_is_foreign(p->fs, st->st_uid);
+}
+
+int pv_fuse_may_list(struct pv_fuse_place *p)
+{
+        struct stat st;
+        int fd, others = find_others(p, &fd, &st);
+        return others <= 0 ? others : faccessat(fd, ".", R_OK, AT_EACCESS);
+}
+
+/* Another's directory still decides: its copy in the upper is ours. */
+int pv_fuse_may_change_dir(struct pv_fuse_place *p, const struct stat *victim)
+{
+        struct stat st;
+        int fd, others = find_others(p, &fd, &st);
+        if (others <= 0)
+                return others;
         if (faccessat(fd, ".", W_OK | X_OK, AT_EACCESS) < 0)
                 return -1;
         if (!victim || !(st.st_mode & S_ISVTX))
                 return 0;
-        return pv_fuse_may_own(fs, victim);
+        return pv_fuse_may_own(p->fs, victim);
 }

@@ -21,7 +21,6 @@ struct dir {
         struct pv_str text;
         struct entry *entry;
         size_t n, cap;
-        bool read; /* a reader that comes back to the beginning wants to see what is there then */
 };
 
 static struct dir *dir_of(const struct fuse_file_info *fi)
@@ -45,10 +44,10 @@ static int fill(struct pv_fuse_fs *fs, struct pv_fuse_node *n, struct dir *d)
         d->n = d->text.len = 0;
         (void)add_entry(d, ".", n->ino, DT_DIR);
         (void)add_entry(d, "..", n->names ? n->names->dir->ino : n->ino, DT_DIR);
-        if (pv_fuse_place_open(fs, n, &p) < 0)
-                return -1;
-        pv_fuse_watch(&p);
-        return pv_fuse_list(&p, add_entry, d);
+        int r = pv_fuse_place_open(fs, n, &p);
+        if (r == 0)
+                r = pv_fuse_list(&p, add_entry, d);
+        return r < 0 && errno == ENOENT ? 0 : r; /* removed while it was open: empty */
 }
 
 static void dir_free(struct dir *d)
@@ -58,17 +57,29 @@ static void dir_free(struct dir *d)
         free(d);
 }
 
+/*
+ * The names are read when they are asked for: the kernel may still have them, where it is told of every change, or
+ * nothing can change but by it.
+ */
 void pv_fuse_op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
         struct pv_fuse_fs *fs = pv_fuse_of(req);
-        struct dir *d = pv_calloc(1, sizeof *d);
+        struct pv_fuse_node *n = pv_fuse_node_of(fs, ino);
         (void)pthread_mutex_lock(&fs->lock);
-        int r = fill(fs, pv_fuse_node_of(fs, ino), d), e = errno;
+        pv_auto_place p = PV_FUSE_PLACE_INIT;
+        int r = pv_fuse_place_open(fs, n, &p);
+        if (r == 0)
+                r = pv_fuse_may_list(&p);
+        int e = errno;
+        if (r == 0)
+                pv_fuse_watch(&p);
+        fi->cache_readdir = fi->keep_cache = n->wd > 0 || n->bottom < fs->n_layers - 1;
         (void)pthread_mutex_unlock(&fs->lock);
+        struct dir *d = r == 0 ? pv_calloc(1, sizeof *d) : NULL;
         fi->fh = (uint64_t)(uintptr_t)d;
-        if (r < 0)
+        if (!d)
                 (void)fuse_reply_err(req, e);
-        if (r < 0 || fuse_reply_open(req, fi) < 0)
+        else if (fuse_reply_open(req, fi) < 0)
                 dir_free(d);
 }
 
@@ -144,9 +155,13 @@ static void read_dir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, str
         pv_auto_free char *buf = pv_realloc(NULL, room, 1);
         struct reply r = { .req = req, .buf = buf, .size = room };
         (void)pthread_mutex_lock(&fs->lock);
-        if (off == 0 && d->read)
-                (void)fill(fs, n, d);
-        d->read = true;
+        /* A reader that comes back to the beginning wants to see what is there then. */
+        if ((off == 0 || d->n == 0) && fill(fs, n, d) < 0) {
+                int e = errno;
+                (void)pthread_mutex_unlock(&fs->lock);
+                (void)fuse_reply_err(req, e);
+                return;
+        }
         pv_auto_place p = PV_FUSE_PLACE_INIT;
         bool more = true, here = !plus || pv_fuse_place_open(fs, n, &p) == 0;
         for (size_t i = off > 0 ? (size_t)off : 0; more && here && i < d->n; i++)

@@ -102,8 +102,9 @@ static void tell(struct pv_fuse_fs *fs, const struct inotify_event *e)
                 (void)fuse_lowlevel_notify_inval_inode(fs->session, news.child, 0, 0);
         if (news.dir && news.names && e->len)
                 (void)fuse_lowlevel_notify_inval_entry(fs->session, news.dir, e->name, strlen(e->name));
+        /* With its pages: the names that the kernel has of it. A name that it does not know would not move it. */
         if (news.dir && (news.names || !e->len))
-                (void)fuse_lowlevel_notify_inval_inode(fs->session, news.dir, -1, 0);
+                (void)fuse_lowlevel_notify_inval_inode(fs->session, news.dir, 0, 0);
 }
 
 /* Events were lost: what is told from now on is short-lived, what was told is bounded by its own time. */
