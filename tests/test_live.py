@@ -450,6 +450,24 @@ def test_what_lands_is_one_version_of_a_file_that_never_rests(start, live, works
     assert person.conflicts() == {}
 
 
+def test_what_was_left_out_is_not_carried_along_by_a_link(start, live, workspace):
+    person, taken = live(workspace), 0
+    with start(workspace) as agent:
+        agent.do("write('x', 'touch /tmp/owned')\n"
+                 "def churn():\n"
+                 "    while True:\n"
+                 "        os.link('x', '.envrc'); os.remove('.envrc')\n"
+                 "threading.Thread(target=churn, daemon=True).start()")
+        for _ in range(12):
+            result = person.call("apply", "--all", code=None)
+            assert result.code in (0, 1, 2) and not (workspace / ".envrc").exists(), result
+            taken += result.code == 0
+            if result.code == 0 and text(workspace / "x"):
+                person.call("undo")
+    assert taken or text(workspace / "x") is None
+    person.call("apply", "--path", ".envrc", "--path", "x", code=None)  # named, it may come
+
+
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("verb", ["apply", "undo", "checkpoint"])
 def test_whoever_is_killed_while_deciding_lets_the_job_go_on(start, live, workspace, pv, environment, verb):

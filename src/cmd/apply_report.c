@@ -231,10 +231,9 @@ static void put_next(struct pv_str *b, const struct pv_decision *d, const struct
         if (taken)
                 pv_str_putf(b, "  pvisor undo %s     take it back\n", id);
         if (left)
-                pv_str_putf(b,
-                            "  pvisor review %s   see what is left\n"
-                            "  pvisor drop %s     throw the rest away\n",
-                            id, id);
+                pv_str_putf(b, "  pvisor review %s   see what is left\n", id);
+        if (left && !d->beside.job)
+                pv_str_putf(b, "  pvisor drop %s     throw the rest away\n", id);
 }
 
 /* What was decided of each conflict, path by path: these are the ones to look at. */

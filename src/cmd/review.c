@@ -149,7 +149,8 @@ static void put_next(const struct pv_review *r, struct pv_str *out)
                             r->n_commits == 1 ? "" : "s", r->n_commits == 1 ? "its" : "their");
         else if (r->has_commits)
                 pv_str_putf(out, "  pvisor apply %s --commits        branches and tags\n", job);
-        pv_str_putf(out, "  pvisor drop %s\n", job);
+        if (r->look.job->state != PV_JOB_RUNNING)
+                pv_str_putf(out, "  pvisor drop %s\n", job);
 }
 
 static void put_unstaged(const struct pv_review *r, struct pv_str *out)

@@ -102,7 +102,8 @@ static void say_done(const struct pv_job *job, const struct pv_apply_result *r, 
         }
         pv_cmd_put_count(&text, r->applied, "path", "paths");
         pv_log_note("took back batch %s: %s of %s", r->batch, text.s, job->workspace);
-        pv_log_note("what it had brought is staged again: pvisor review %s, pvisor drop %s", job->id, job->id);
+        pv_auto_free char *drop = job->state == PV_JOB_RUNNING ? NULL : pv_strf(", pvisor drop %s", job->id);
+        pv_log_note("what it had brought is staged again: pvisor review %s%s", job->id, drop ? drop : "");
 }
 
 /*
