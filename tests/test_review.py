@@ -166,6 +166,21 @@ def test_worth_a_look(agent, review, workspace):
     assert "inside" not in " ".join(lines)
 
 
+def test_a_sparse_file_of_the_hosts_that_was_written_out(make_workspace, pvisor):
+    """Copying up keeps the first hole only."""
+    workspace = make_workspace({"small": "x\n"})
+    for name in ("image", "left"):
+        with open(workspace / name, "wb") as f:
+            for at in range(0, 64 << 20, 16 << 20):
+                f.seek(at)
+                f.write(b"block")
+            f.truncate(64 << 20)
+    pvisor("run", "--stage", "-q", "--", "sh", "-c", "chmod 600 image; echo >> small", cwd=workspace)
+    lines = section(pvisor("review", cwd=workspace).out, "Worth a look")
+    assert [line for line in lines if line.startswith("- holes filled - ")] and "image" in lines
+    assert "left" not in lines and "small" not in lines
+
+
 def test_package_json_without_other_scripts_is_no_matter(make_workspace, pvisor):
     workspace = make_workspace({"package.json": '{"scripts": {"test": "x"}, "version": "1"}\n'})
     pvisor("run", "--stage", "-q", "--", "sed", "-i", "s/\"1\"/\"2\"/", "package.json", cwd=workspace)

@@ -60,6 +60,7 @@ static struct pv_path_change neutral(const struct pv_change *c, const struct pv_
                 .implied = c->flags & PV_CHANGE_IMPLIED,
                 .times_only = c->kind == PV_CHANGE_METADATA && !(c->flags & more_than_times),
                 .split = c->flags & PV_CHANGE_SPLIT,
+                .filled = c->flags & PV_CHANGE_FILLED,
                 .metadata_lost = c->now.mode && (c->flags & PV_CHANGE_OWNER) && geteuid() != 0,
         };
 }

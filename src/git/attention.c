@@ -34,6 +34,8 @@ static const struct pv_attention_info infos[PV_ATTENTIONS] = {
         [PV_ATTENTION_SPECIAL_FILE] = { "special-file", "special file", "a pipe, socket or device, not a file", false },
         [PV_ATTENTION_SPLIT_LINK] = { "split-link", "split hard link",
                                       "its other names on the host keep the old content", false },
+        [PV_ATTENTION_HOLES_FILLED] = { "holes-filled", "holes filled",
+                                        "takes far more of the disk than the host's sparse file", false },
         [PV_ATTENTION_METADATA_LOST] = { "metadata-lost", "owner or attributes",
                                          "cannot be kept when applied by this user", false },
 };

@@ -32,6 +32,7 @@ struct pv_path_change {
         bool implied;              /* goes with a deleted or replaced directory above it */
         bool times_only;           /* nothing but times differ */
         bool split;                /* the host's file has more links than this one */
+        bool filled;               /* the host's file has holes that this one has not */
         bool metadata_lost;        /* owner or attributes that applying cannot keep */
 };
 

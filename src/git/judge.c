@@ -255,6 +255,8 @@ void pv_judge(const struct pv_rules *rules, const struct pv_path_change *all, si
                 r |= PV_ATTENTION_BIT(PV_ATTENTION_LINK_LEAVES);
         if (c->split)
                 r |= PV_ATTENTION_BIT(PV_ATTENTION_SPLIT_LINK);
+        if (c->filled)
+                r |= PV_ATTENTION_BIT(PV_ATTENTION_HOLES_FILLED);
         if (c->metadata_lost)
                 r |= PV_ATTENTION_BIT(PV_ATTENTION_METADATA_LOST);
         v->reasons = r;

@@ -200,6 +200,15 @@ static unsigned compare_metadata(const struct pv_facts *pre, const struct pv_fac
         return flags;
 }
 
+/* Copying up keeps a file's first hole only: what was sparse on the host is written out in full when it is applied. */
+#define FILLED_LEAST ((uint64_t)1 << 20)
+static bool is_filled(const struct pv_facts *host, const struct pv_facts *now)
+{
+        uint64_t had = host->blocks * 512, has = now->blocks * 512;
+        return S_ISREG(host->mode) && S_ISREG(now->mode) && host->size > had + FILLED_LEAST &&
+               has > 2 * had + FILLED_LEAST;
+}
+
 /* Kind and flags of a path that both sides have. False: no net effect. */
 static bool compare(struct computing *c, const struct pv_scan_entry *e, const struct pv_facts *pre,
                     struct pv_change *out)
@@ -212,6 +221,8 @@ static bool compare(struct computing *c, const struct pv_scan_entry *e, const st
         out->flags |= compare_metadata(pre, now);
         if (!S_ISDIR(pre->mode) && pre->nlink > 1)
                 out->flags |= PV_CHANGE_SPLIT;
+        if (is_filled(&e->host, &e->now))
+                out->flags |= PV_CHANGE_FILLED;
         out->kind = PV_CHANGE_MODIFIED;
         if (!has_same_substance(c, e, pre))
                 return true;

@@ -50,6 +50,7 @@ int pv_facts_get(int dirfd, const char *name, struct pv_arena *arena, struct pv_
         f.nlink = sx.stx_nlink;
         f.size = sx.stx_size;
         f.ino = sx.stx_ino;
+        f.blocks = sx.stx_blocks;
         f.mtime = to_timespec(sx.stx_mtime);
         f.ctime = to_timespec(sx.stx_ctime);
         if (S_ISCHR(f.mode) || S_ISBLK(f.mode))

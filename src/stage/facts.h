@@ -22,6 +22,7 @@ struct pv_facts {
         unsigned nlink;
         uint64_t size, ino;
         uint64_t rdev;
+        uint64_t blocks; /* of 512 bytes on disk; 0 in what was read from a record */
         struct timespec mtime, ctime;
         char *link;      /* target of a symbolic link; else NULL */
         uint64_t xattrs; /* digest of the extended attributes, ACLs among them; 0: there are none */

@@ -269,9 +269,9 @@ static void put_flags(struct pv_str *b, unsigned flags)
                 const char *name;
         } names[] = {
                 { PV_CHANGE_OPAQUE, "opaque" }, { PV_CHANGE_IMPLIED, "implied" }, { PV_CHANGE_SUSPECT, "suspect" },
-                { PV_CHANGE_SPLIT, "split" },   { PV_CHANGE_XATTRS, "xattrs" },   { PV_CHANGE_MODE, "mode" },
-                { PV_CHANGE_OWNER, "owner" },   { PV_CHANGE_TIMES, "times" },     { PV_CHANGE_LINKED, "linked" },
-                { PV_CHANGE_HIDDEN, "hidden" }, { PV_CHANGE_BLOCKED, "blocked" },
+                { PV_CHANGE_SPLIT, "split" },   { PV_CHANGE_FILLED, "filled" },   { PV_CHANGE_XATTRS, "xattrs" },
+                { PV_CHANGE_MODE, "mode" },     { PV_CHANGE_OWNER, "owner" },     { PV_CHANGE_TIMES, "times" },
+                { PV_CHANGE_LINKED, "linked" }, { PV_CHANGE_HIDDEN, "hidden" },   { PV_CHANGE_BLOCKED, "blocked" },
         };
         const char *separator = " [";
         for (size_t i = 0; i < sizeof names / sizeof *names; i++)
