@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -133,6 +134,19 @@ static void find_includes(struct finding *f, const char *git_dir, char *const *e
         }
 }
 
+/* By its text alone: most links of node_modules stay, and following each costs a run more than it is worth. */
+static bool stays_in(const char *workspace, const char *dir, const char *path)
+{
+        char text[PATH_MAX];
+        ssize_t n = readlink(path, text, sizeof text - 1);
+        if (n < 0)
+                return true; /* gone, or none */
+        text[n] = '\0';
+        pv_auto_free char *joined = text[0] == '/' ? pv_strdup(text) : pv_path_join(dir, text);
+        pv_auto_free char *clean = pv_path_normalise(joined);
+        return pv_path_is_within(clean, workspace);
+}
+
 /* Links of a directory that leave the view; scopes of packages (@name) are looked into. */
 static void find_links(struct finding *f, const char *dir, const char *shown, bool scopes)
 {
@@ -147,6 +161,8 @@ static void find_links(struct finding *f, const char *dir, const char *shown, bo
                         find_links(f, path, name, false);
                         continue;
                 }
+                if (stays_in(f->plan->workspace, dir, path))
+                        continue;
                 pv_auto_free char *real = realpath(path, NULL);
                 if (real && !pv_outside_is_shown(f->plan, real))
                         say(f, real, "%s is a link to %s", name, real);
