@@ -216,7 +216,8 @@ say([attempt(lambda: echo(host, port))[0] for host, port in (("127.0.0.1", 31337
 def test_a_denial_holds_for_a_port_of_the_hosts_too(world):
     script = 'say(attempt(lambda: echo("127.0.0.1", 31337))[0])'
     assert world.inside(["--host-port=31337", "--overlaynet-deny=host.pvisor.internal:31337"], script) == RESET
-    world.pvisor("run", "--safe", "--host-port", "15128", "--", "true", code=2)  # the proxy's own
+    for port in ("15128", "8053:53"):  # the proxy's own, the name server's
+        world.pvisor("run", "--safe", "--host-port", port, "--", "true", code=2)
     world.pvisor("run", "--host-port", "80", "--overlaynet", "off", "--", "true", code=2)
     world.pvisor("run", "--host-port", "99999", "--", "true", code=2)
 

@@ -76,6 +76,18 @@ static int open_proxy(struct pv_run_network *n, struct pv_plan *plan, struct pv_
         return 0;
 }
 
+/* Inside they lead elsewhere already. */
+static int check_host_ports(const struct pv_plan *p, struct pv_err *err)
+{
+        for (size_t i = 0; i < p->n_host_ports; i++) {
+                uint16_t port = p->host_ports[i].port;
+                if (port == PV_NETNS_PROXY_PORT || port == 53)
+                        return pv_err_set(err, PV_ERR_USAGE, 0, "--host-port: port %u inside is pVisor's %s", port,
+                                          port == 53 ? "name server" : "proxy");
+        }
+        return 0;
+}
+
 int pv_run_network_prepare(struct pv_run_network *n, struct pv_plan *plan, struct pv_err *err)
 {
         n->plan = plan;
@@ -91,7 +103,7 @@ int pv_run_network_prepare(struct pv_run_network *n, struct pv_plan *plan, struc
                 return 0;
         n->inside = true;
         pv_run_network_hook(n);
-        return open_publications(n, err);
+        return check_host_ports(plan, err) < 0 ? -1 : open_publications(n, err);
 }
 
 static int compare_ints(const void *a, const void *b)

@@ -31,7 +31,9 @@ static void try_rules(struct pv_str *out)
         if (s.rules >= 0 && pv_nft_load(s.rules, &everything, &s, &err) == 0)
                 return;
         pv_str_putf(out, "%snetwork rules let nothing out but what uses pVisor's proxy (%s): %s", out->len ? "\n" : "",
-                    err.msg, "a kernel with nf_tables and its nat, `sudo modprobe nft_nat nft_redir nft_reject_inet`");
+                    err.msg,
+                    "a kernel with nf_tables and its nat, `sudo modprobe -a nft_chain_nat nft_ct nft_redir "
+                    "nft_reject_inet`");
 }
 
 int pv_run_network_examine(struct pv_strv *fix, struct pv_err *err)

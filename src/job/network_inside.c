@@ -76,7 +76,9 @@ static void hand_out(const struct pv_run_network *n, int *fd)
 static int enter(void *ctx, int *fd, struct pv_boundary_network_words *words, struct pv_err *err)
 {
         struct pv_run_network *n = ctx;
-        if (pv_netns_set_up_loopback(err) < 0 || pv_netns_listen(&n->sockets, err) < 0)
+        /* The person's ports before those that the kernel chooses. */
+        if (pv_netns_set_up_loopback(err) < 0 || listen_for_host_ports(n, err) < 0 ||
+            pv_netns_listen(&n->sockets, err) < 0)
                 return -1;
         if (load_rules(n, words, err) == 0) {
                 if (pv_netns_set_up(err) < 0)
@@ -93,7 +95,7 @@ static int enter(void *ctx, int *fd, struct pv_boundary_network_words *words, st
         } else {
                 return -1;
         }
-        if (listen_for_host_ports(n, err) < 0 || open_namespaces(n, err) < 0)
+        if (open_namespaces(n, err) < 0)
                 return -1;
         hand_out(n, fd);
         return 0;

@@ -118,6 +118,8 @@ static int hear(struct pv_nfmsg *m, uint32_t last, struct pv_err *err)
                         continue;
                 if (n < (ssize_t)(sizeof r.h + sizeof r.e) || r.h.nlmsg_type != NLMSG_ERROR)
                         return pv_err_set(err, PV_ERR_UNSUPPORTED, n < 0 ? errno : EPROTO, "nftables: no answer");
+                if (r.e.error == -ENOENT)
+                        return pv_err_set(err, PV_ERR_UNSUPPORTED, 0, "nftables: the kernel lacks a part of it");
                 if (r.e.error != 0)
                         return pv_err_set(err, PV_ERR_UNSUPPORTED, -r.e.error, "nftables: the kernel refuses rule %u",
                                           r.e.msg.nlmsg_seq);
