@@ -87,6 +87,23 @@ def test_mounts_below_the_workspace_are_staged(workspace, temporary, environment
     assert out.endswith("undone: old\nold\nold\nbound:\ne\n\ntmp:\nd\nf\n")
 
 
+def test_edits_below_a_mount_are_conflicts_too(workspace, temporary, environment, pv):
+    """Each mount has a clock of its own; what is unrelated there is in no way."""
+    (temporary / "elsewhere").mkdir()
+    (temporary / "elsewhere/e").write_text("old\n")
+    out = in_mounts(MOUNTS + """
+        coproc run { exec "$1" run -q --stage -- sh -euc 'echo a >> tmp/f; echo a >> tmp/d/g; echo a >> bound/e; echo ready; read -r _'; }
+        read -r ready <&"${run[0]}"
+        echo mine >> tmp/f; echo mine > tmp/d/beside; echo mine >> bound/e
+        echo >&"${run[1]}"; wait "$run_PID"
+        "$1" apply --all 2>&1 && exit 1; test $? = 3; cat tmp/f bound/e
+        "$1" apply --path tmp/d >/dev/null; cat tmp/d/g; ls tmp/d""",
+                    [pv, str(temporary / "elsewhere")], environment, workspace)
+    conflicts = sorted(line.split(":")[1].strip() for line in out.splitlines() if line.startswith("conflict:"))
+    assert conflicts == ["bound/e", "tmp/f"]
+    assert out.endswith("old\nmine\nold\nmine\nold\na\nbeside\ng\n")
+
+
 def test_it_is_chosen_by_itself_and_said(workspace, temporary, environment, pv):
     (temporary / "elsewhere").mkdir()
     out = in_mounts(MOUNTS + """
