@@ -17,6 +17,10 @@ static void put_name(struct pv_str *out, const json_t *target)
         const char *name = text_of(target, "target");
         json_int_t port = json_integer_value(json_object_get(target, "port"));
         bool v6 = strchr(name, ':');
+        if (!*name) { /* a port of the job's that was published */
+                pv_str_putf(out, "its port %lld", (long long)port);
+                return;
+        }
         pv_str_put(out, v6 && port ? "[" : "");
         pv_str_put_safe(out, name);
         pv_str_put(out, v6 && port ? "]" : "");
@@ -29,18 +33,19 @@ static void put_target(const json_t *target, struct pv_str *out)
         pv_auto_str name = { 0 };
         const char *state = text_of(target, "state");
         put_name(&name, target);
-        pv_str_putf(out, "  %-8s %-40s", state, name.s);
         json_int_t count = json_integer_value(json_object_get(target, "count"));
+        bool reached = pv_streq(state, "reached");
+        pv_str_putf(out, "  %-8s %-*s", state, count > 1 || reached ? 40 : 0, name.s);
         if (count > 1)
                 pv_str_putf(out, " %lldx", (long long)count);
-        if (pv_streq(state, "reached")) {
+        if (reached) {
                 pv_str_put(out, " sent ");
                 pv_str_put_size(out, (uint64_t)json_integer_value(json_object_get(target, "bytes_out")));
                 pv_str_put(out, ", got ");
                 pv_str_put_size(out, (uint64_t)json_integer_value(json_object_get(target, "bytes_in")));
         }
         pv_str_putc(out, '\n');
-        if (!pv_streq(state, "reached") && *text_of(target, "why")) {
+        if (!reached && *text_of(target, "why")) {
                 pv_str_put(out, "           ");
                 pv_str_put_safe(out, text_of(target, "why"));
                 pv_str_putc(out, '\n');
