@@ -149,6 +149,21 @@ def test_where_they_cannot_be_kept_a_run_goes_on_and_says_so(safe, npm, temporar
         subprocess.run(["umount", temporary / "store"], check=True)
 
 
+@pytest.mark.root
+def test_below_a_home_with_mounts_they_are_as_the_rest_of_it(safe, npm, home, environment):
+    for name in ("drive", ".npm"):
+        (home / name).mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", home / "drive"], check=True)
+    try:
+        script = "cat ~/.npm/x 2>/dev/null; echo thrown away > ~/.npm/x; cat ~/.npm/x"
+        for _ in range(2):
+            assert safe(script) == "thrown away\n"
+        assert "Caches are not kept" in json.dumps(record(environment)["executor_observations"])
+    finally:
+        subprocess.run(["umount", home / "drive"], check=True)
+    assert os.listdir(home / ".npm") == []
+
+
 def test_inspect_sees_no_caches(pvisor, safe, npm):
     safe("echo x > ~/.npm/x; echo 1 > changed")
     assert pvisor("inspect", "last", "--", "sh", "-c", "ls ~/.npm 2>/dev/null; true", cwd=npm).out == ""

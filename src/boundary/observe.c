@@ -74,6 +74,14 @@ static void observe_root(const struct pv_launch *l, struct pv_observations *obs)
                   "proc of the pid namespace, its machine-wide parts read-only");
 }
 
+static bool keeps_caches(const struct pv_launch *l)
+{
+        for (size_t i = 0; i < l->view.n; i++)
+                if (l->view.v[i].op == PV_VIEW_CACHE)
+                        return l->spec->caches && !l->caches_lost;
+        return false;
+}
+
 static void observe_home(const struct pv_launch *l, struct pv_observations *obs)
 {
         const struct pv_plan *p = l->spec->plan;
@@ -90,9 +98,10 @@ static void observe_home(const struct pv_launch *l, struct pv_observations *obs)
                 pv_observation_limit(
                         o, "The agent's state is pVisor's own: all runs of the agent have it and can change it.");
         if (p->caches.n)
-                pv_observation_limit(
-                        o, l->caches_lost ? "Caches are not kept: the job store's file system takes no upper layer."
-                                          : "What is written to caches is there in later runs of this workspace.");
+                pv_observation_limit(o, keeps_caches(l)
+                                                ? "What is written to caches is there in later runs of this workspace."
+                                                : "Caches are not kept: HOME has mounts below it, or the job store "
+                                                  "takes no upper layer.");
 }
 
 static void observe_network(const struct pv_launch *l, struct pv_observations *obs)
