@@ -13,8 +13,6 @@ import pytest
 from conftest import pv_skip
 from lib import tree
 
-pytestmark = pytest.mark.kernel
-
 # A line for each path: its type and, of a link, where to, of a file, what is in it.
 LOOK = r"""find . -mindepth 1 | LC_ALL=C sort | while read -r p; do
         if [ -L "$p" ]; then echo "$p -> $(readlink "$p")"
@@ -82,6 +80,7 @@ def place(request, mounted_filesystems):
     tree.remove(path)
 
 
+@pytest.mark.kernel
 def test_a_directory_held_for_what_was_applied_follows_the_host_again(play):
     p = play({"d/e/a": "old\n", "other": "old\n"})
     p.run("echo new > d/e/a; echo new > other")
@@ -124,6 +123,7 @@ def test_a_directory_of_the_host_that_a_lower_layer_changed_can_become_a_file(ho
     p.apply_all()
 
 
+@pytest.mark.kernel
 @pytest.mark.parametrize("how", ["run_above", "run_on"])
 @pytest.mark.parametrize("below", ["rm d; echo file > d", "rm d; mkdir d; echo x > d/x"], ids=["file", "directory"])
 def test_what_stands_on_what_hides_the_host_can_be_applied(below, how, play):
@@ -143,6 +143,7 @@ def test_what_a_fork_puts_into_its_parents_new_directory_can_be_applied(play):
     p.apply_all()
 
 
+@pytest.mark.kernel
 def test_a_deletion_in_a_directory_made_again_above_a_shared_layer_can_be_applied(play):
     p = play({"d/a": "old\n", "d/b": "old\n"})
     p.run("echo new > d/a; echo new > d/x")
@@ -158,6 +159,7 @@ def test_dropping_a_link_in_a_fork_does_not_show_what_it_hid_of_the_parents(play
     assert p.in_view() == "./d/\n./d/a old\n./other new\n"
 
 
+@pytest.mark.kernel
 def test_dropping_in_a_fork_what_hides_two_layers_leaves_no_names_without_files(play):
     p = play({"d/a": "old\n", "other": "old\n"})
     p.run("echo new > d/b")
@@ -197,6 +199,7 @@ def test_a_programs_own_attributes_below_the_overlays_name_come_back_as_they_wer
         assert os.listxattr(p.here / "f") == []
 
 
+@pytest.mark.kernel
 def test_undoing_a_part_of_a_new_directory_shows_the_rest_again(place, play):
     """The rest lies in the layer below the checkpoint, what comes back goes into the one above."""
     p = play({"other": "old\n"}, place)
