@@ -238,6 +238,63 @@ static void every_question_arrives_and_the_answer_comes_from_the_server_asked(vo
         run_in_child(ask_any_server);
 }
 
+static void granted_rules(void)
+{
+        struct rig r = { 0 };
+        struct pv_err e = PV_ERR_INIT;
+        struct pv_netrule grants[3];
+        set_up(&r, "203.0.113.0/24:443", "203.0.113.66");
+        CHECK(errno_of(SOCK_STREAM, "203.0.113.5", 80) == ECONNREFUSED);
+        CHECK(errno_of(SOCK_STREAM, "198.18.1.1", 22) == ECONNREFUSED);
+        CHECK(pv_netrule_parse("203.0.113.0/24:80", &grants[0], &e) == 0);
+        CHECK(pv_netrule_parse("git.example.com:22", &grants[1], &e) == 0);
+        CHECK(pv_netrule_parse("[2001:db8::]/64:80", &grants[2], &e) == 0);
+        CHECK(pv_nft_grant(r.sockets.rules, grants, 3, &e) == 0);
+        expect_redirected(&r, "203.0.113.5", 80);
+        expect_redirected(&r, "203.0.113.5", 443);
+        expect_redirected(&r, "198.18.1.1", 22);
+        expect_redirected(&r, "2001:db8::5", 80);
+        CHECK(errno_of(SOCK_STREAM, "203.0.113.66", 80) == ECONNREFUSED); /* denied */
+        CHECK(errno_of(SOCK_STREAM, "203.0.113.5", 81) == ECONNREFUSED);
+        CHECK(errno_of(SOCK_STREAM, "198.18.1.1", 80) == ECONNREFUSED);
+}
+
+static void a_grant_adds_and_denials_stay(void **state)
+{
+        run_in_child(granted_rules);
+}
+
+/* More than one datagram of netlink can hold. */
+static void many_rules(void)
+{
+        struct rig r = { 0 };
+        struct pv_err e = PV_ERR_INIT;
+        static struct pv_netrule allow[PV_NETPOLICY_RULES], deny[PV_NETPOLICY_RULES];
+        struct pv_netlayer *l = &r.policy.layer[0];
+        enter();
+        CHECK(pv_netns_set_up(&e) == 0 && pv_netns_listen(&r.sockets, &e) == 0);
+        for (unsigned i = 0; i < PV_NETPOLICY_RULES; i++) {
+                pv_auto_free char *one = pv_strf("100.%u.%u.0/24:400-499", 64 + i / 256, i % 256);
+                pv_auto_free char *other = pv_strf("100.%u.%u.7", 64 + i / 256, i % 256);
+                CHECK(pv_netrule_parse(one, &allow[i], &e) == 0 && pv_netrule_parse(other, &deny[i], &e) == 0);
+        }
+        *l = (struct pv_netlayer){ .name = "session", .allow = allow, .deny = deny };
+        l->n_allow = l->n_deny = PV_NETPOLICY_RULES;
+        r.policy.n_layers = 1;
+        r.sockets.rules = pv_nfmsg_open(&e);
+        CHECK(pv_nft_load(r.sockets.rules, &r.policy, &r.sockets, &e) == 0);
+        expect_redirected(&r, "100.64.0.1", 443);
+        expect_redirected(&r, "100.67.255.1", 443);
+        CHECK(errno_of(SOCK_STREAM, "100.67.255.7", 443) == ECONNREFUSED);
+        CHECK(errno_of(SOCK_STREAM, "100.67.255.1", 80) == ECONNREFUSED);
+        CHECK(errno_of(SOCK_STREAM, "100.68.0.1", 443) == ECONNREFUSED);
+}
+
+static void a_long_policy_is_loaded_whole(void **state)
+{
+        run_in_child(many_rules);
+}
+
 static void loopback_alone(void)
 {
         struct pv_err e = PV_ERR_INIT;
@@ -263,6 +320,8 @@ int main(void)
                 cmocka_unit_test(the_sandbox_keeps_its_own_loopback),
                 cmocka_unit_test(every_question_arrives_and_the_answer_comes_from_the_server_asked),
                 cmocka_unit_test(without_routes_nothing_is_reachable),
+                cmocka_unit_test(a_grant_adds_and_denials_stay),
+                cmocka_unit_test(a_long_policy_is_loaded_whole),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

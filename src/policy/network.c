@@ -3,7 +3,6 @@
 
 #include <string.h>
 #include <unistd.h>
-
 #include "policy/env.h"
 
 #define PUBLICATIONS_MAX 256
