@@ -53,7 +53,7 @@ def test_killed_at_every_call_it_recovers_wholly(program, places, act, which):
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("which", ["live", "live-end"])
+@pytest.mark.parametrize("which", ["live", "live-end", "live-end-settled"])
 @pytest.mark.parametrize("act", ["apply", "undo"])
 def test_killed_beside_a_run_the_next_one_or_the_runs_end_recovers_wholly(program, places, act, which):
     struck(program, places, act, which, "kill", step=2)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from lib import tree
+from lib.live import Agent
 
 LINES = [f"line {i}\n" for i in range(1, 41)]
 GUIDE = "docs/guide.txt"
@@ -369,6 +370,71 @@ def test_what_the_host_changed_and_took_back_is_not_merged(meanwhile, apply, wor
         (workspace / GUIDE).write_text(text())
     meanwhile(sed(30, "agent") + "; pause", forth_and_back)
     assert "is not known" in why(apply("--all", "--merge", code=3))[GUIDE]
+
+
+@pytest.fixture
+def beside(pv, environment, workspace):
+    """A running job that does what it is told, once what the host has was noted."""
+    with Agent(pv, workspace, environment) as agent:
+        jobs = Path(environment["HOME"]) / ".local/state/pvisor/jobs"
+        end = time.monotonic() + 60
+        while not list(jobs.glob("*/stage/roots/0/start-*")) and time.monotonic() < end:
+            time.sleep(0.05)
+        yield agent
+
+
+def write(path, new):
+    return f"write({str(path)!r}, {new!r})"
+
+
+def test_beside_a_running_job_each_side_goes_on_from_what_it_has(beside, apply, review, pvisor, workspace):
+    beside.do(write(GUIDE, text(l30="agent")))
+    (workspace / GUIDE).write_text(text(l3="mine"))
+    assert how(apply("--all", "--merge")) == {GUIDE: "merged"}
+    assert (workspace / GUIDE).read_text() == text(l3="mine", l30="agent")
+    assert beside.see(f"open({GUIDE!r}).read()") == text(l30="agent")
+    assert review() == {} and "no file of the working tree changed" in pvisor("review", cwd=workspace).out
+    beside.do(write(GUIDE, text(l30="agent", l35="agent again")))
+    assert review()[GUIDE]["merge"] == "clean"
+    assert review()[GUIDE]["lines"]["job_added"] == 1, "what landed is what it started from"
+    apply("--all", "--merge")
+    both = text(l3="mine", l30="agent", l35="agent again")
+    assert (workspace / GUIDE).read_text() == both
+    pvisor("undo", cwd=workspace)
+    assert (workspace / GUIDE).read_text() == text(l3="mine", l30="agent")
+    assert beside.end() == 0
+    assert review()[GUIDE]["merge"] == "clean"
+    apply("--all", "--merge")
+    assert (workspace / GUIDE).read_text() == both
+
+
+def test_what_was_merged_beside_a_run_comes_apart_after_the_stage_was_continued(beside, apply, pvisor, workspace):
+    beside.do(write(GUIDE, text(l30="agent")))
+    (workspace / GUIDE).write_text(text(l3="mine"))
+    first = apply("--all", "--merge")["job"]
+    assert beside.end() == 0
+    pvisor("run", "-q", "--continue", first, "--", "sh", "-c", f"cp {GUIDE} seen", cwd=workspace)
+    apply("--path", "seen")
+    assert (workspace / "seen").read_text() == text(l3="mine", l30="agent"), "the next run sees both"
+    pvisor("undo", cwd=workspace)
+    pvisor("undo", cwd=workspace)
+    assert (workspace / GUIDE).read_text() == text(l3="mine")
+    assert how(apply("--path", GUIDE, "--overwrite", GUIDE))
+    assert (workspace / GUIDE).read_text() == text(l30="agent")
+
+
+def test_beside_a_running_job_its_version_is_taken_and_yours_comes_back(beside, apply, review, pvisor, workspace):
+    beside.do(write(GUIDE, text(l3="agent")))
+    (workspace / GUIDE).write_text(text(l3="mine"))
+    apply("--all", "--merge", code=3)
+    assert how(apply("--overwrite", GUIDE)) == {GUIDE: "overwritten"}
+    assert (workspace / GUIDE).read_text() == text(l3="agent") and review() == {}
+    pvisor("undo", cwd=workspace)
+    assert (workspace / GUIDE).read_text() == text(l3="mine")
+    assert review().keys() == {GUIDE}
+    assert beside.end() == 0
+    assert review().keys() == {GUIDE}
+    apply("--all", code=3)
 
 
 # ---- what review says of it ----

@@ -146,11 +146,6 @@ static int select_files(struct act *a, struct pv_err *err)
 {
         if (!pv_ways_out_asked(&a->o->ways))
                 return pv_decision_select(&a->d, "apply", &a->what, err);
-        if (a->d.beside.job)
-                return pv_err_set(
-                        err, PV_ERR_BUSY, 0,
-                        "apply: job %s still runs: --merge, --markers and --overwrite wait until it has ended",
-                        a->d.job->id);
         return pv_resolve(&a->d, &a->what, &a->o->ways, &a->resolved, &a->r, err);
 }
 
@@ -307,6 +302,7 @@ static int apply(const struct apply_options *o, const struct pv_args *args, stru
         for (int i = 0; done == MOVED && i < TRIES; i++) {
                 pv_err_clear(err);
                 pv_apply_result_fini(&a.r);
+                pv_resolution_fini(&a.resolved);
                 done = pv_decision_look(&a.d, err) < 0 ? -1 : decide(&a, err);
         }
         return done == MOVED ? -1 : done;

@@ -72,6 +72,7 @@ static int try_merge(struct resolving *r, const struct pv_change *c, const char 
         } else if (s.verdict == PV_MERGE_CLEAN || markers) {
                 struct pv_resolved *x = add(r, c, markers ? PV_WAY_MARKERS : PV_WAY_MERGED);
                 x->host = s.host;
+                x->job = s.job;
                 x->merged = s.merged;
                 s.merged.fd = -1;
         } else {
@@ -164,6 +165,9 @@ static void attach(struct resolving *r)
                         x->how = PV_WAY_SAME;
                         if (c)
                                 deselect(r->d, c);
+                } else if (x->merged.fd >= 0 && !pv_facts_same_inode_state(&c->now, &x->job)) {
+                        r->refused->moved = true; /* by the job, which goes on */
+                        refuse(r, c, why_moved_on);
                 } else if (x->how == PV_WAY_SAME || (x->merged.fd >= 0 && !is_what_was_read(c, x))) {
                         refuse(r, c, why_moved_on);
                 } else if (x->merged.fd >= 0) {
@@ -216,6 +220,8 @@ int pv_resolve(struct pv_decision *d, const struct pv_select *what, const struct
 
 int pv_resolution_settle_moot(struct pv_decision *d, const struct pv_resolution *r, struct pv_err *err)
 {
+        if (d->beside.job) /* under a running command nothing goes: it stays what it is, no change of the host's */
+                return 0;
         return r->n_moot ? pv_drop_changes(d->stage, r->before, r->moot, err) : 0;
 }
 

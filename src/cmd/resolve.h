@@ -27,7 +27,7 @@ struct pv_resolved {
         unsigned root;
         char *path;
         enum pv_way_out how;
-        struct pv_facts host; /* what was looked at; MERGED and MARKERS */
+        struct pv_facts host, job; /* what was looked at; MERGED and MARKERS */
         struct pv_merged merged;
 };
 

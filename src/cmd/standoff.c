@@ -271,6 +271,7 @@ static int merge_files(const struct pv_standoff_context *x, const struct pv_chan
         if (why)
                 return none(out, why);
         out->host = host.facts;
+        out->job = job.facts;
         if (out->act == PV_HOST_MODIFIED && is_hash(&c->pre, &host))
                 out->act = PV_HOST_METADATA;
         if (merge_content(x, c, &host, &job, out, err) < 0)

@@ -33,6 +33,7 @@ const char *pv_merge_verdict_name(enum pv_merge_verdict v);
 
 struct pv_standoff {
         struct pv_facts host; /* now; mode 0: there is nothing. Its link text is not kept */
+        struct pv_facts job;  /* what was read of the staged file, where both were read */
         enum pv_host_act act;
         bool base_known;
         bool counted; /* the lines below are known: from what it was before, or, where that is not, of job against host */

@@ -117,13 +117,32 @@ static int select_again(struct attempt *a, const struct pv_changes *looked_at, c
         return 0;
 }
 
+/* What was put together before still holds if both sides are what they were. */
+static int merge_again(struct attempt *a, const struct pv_changes *looked_at, const bool *selected, struct pv_err *err)
+{
+        for (size_t i = 0; i < looked_at->n; i++) {
+                const struct pv_change *was = &looked_at->item[i];
+                if (!selected[i] || !was->merged)
+                        continue;
+                struct pv_change *is = pv_changes_find(a->held, was->root, was->path);
+                if (!is || !pv_facts_same_inode_state(&is->now, &was->now)) {
+                        a->result->moved = true;
+                        return pv_err_set(err, PV_ERR_BUSY, 0, "apply: the job goes on changing %s", was->path);
+                }
+                if (!pv_facts_same_inode_state(&is->pre, &was->pre))
+                        pv_result_conflict(a->result, was->root, was->path, "changed on the host while it was merged");
+                is->merged = was->merged;
+        }
+        return 0;
+}
+
 /* Holds the job still until the copies are made. */
 static int hold(struct attempt *a, const struct pv_changes *looked_at, const bool *selected, struct pv_err *err)
 {
         const struct pv_freezer *f = a->options->freezer;
         if (f->freeze(f->ctx, err) < 0 || pv_changes_compute_again(a->s, looked_at, selected, &a->held, err) < 0)
                 return -1;
-        return select_again(a, looked_at, selected, err);
+        return select_again(a, looked_at, selected, err) < 0 ? -1 : merge_again(a, looked_at, selected, err);
 }
 
 static int attempt(struct attempt *a, enum pv_publish_outcome *outcome, struct pv_err *err)

@@ -84,6 +84,9 @@ struct pv_landing {
         bool hashed;
         unsigned char sha256[PV_SHA256_SIZE];
         char *link; /* target of a symbolic link, or NULL; owned */
+        /* MERGED: what the command has, which is not what was published. */
+        uint64_t size;
+        uint32_t mode, uid, gid;
 };
 void pv_landing_free(struct pv_landing *l);
 

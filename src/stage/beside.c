@@ -55,6 +55,7 @@
 #include "stage/facts.h"
 #include "stage/scan.h"
 #include "stage/settle.h"
+#include "stage/unsettled.h"
 
 static bool is_copy(const struct pv_item *it)
 {
@@ -100,15 +101,23 @@ static int hash_copy(struct pv_engine *e, const struct pv_item *it, const struct
         return r;
 }
 
-static int look_at_copy(struct pv_engine *e, struct pv_item *it, const struct pv_place *at, struct pv_err *err)
+static int look_at_copy(struct pv_engine *e, struct pv_item *it, const struct pv_place *copy, struct pv_err *err)
 {
         pv_auto_arena text = { 0 };
         struct pv_landing *l = it->landing;
         struct pv_facts f;
-        if (pv_facts_get(at->dirfd, at->name, &text, &f) < 0 || !pv_facts_exist(&f) ||
-            pv_facts_get_xattrs(at->dirfd, at->name, PV_FACTS_HOST, &l->xattrs) < 0 ||
-            (S_ISREG(f.mode) && hash_copy(e, it, at, &f) < 0))
+        struct pv_place at = *copy;
+        bool merged =
+                it->flags & PV_ITEM_MERGED; /* the command goes on from what it has, which did not land as it is */
+        if ((merged && pv_place_layer(e, it->root, it->layer, it->path, &at) < 0) ||
+            pv_facts_get(at.dirfd, at.name, &text, &f) < 0 || !pv_facts_exist(&f) ||
+            pv_facts_get_xattrs(at.dirfd, at.name, merged ? PV_FACTS_STAGED : PV_FACTS_HOST, &l->xattrs) < 0 ||
+            (S_ISREG(f.mode) && hash_copy(e, it, &at, &f) < 0))
                 return pv_err_set(err, PV_ERR_SYS, errno, "look at the copy of %s", it->path);
+        l->size = f.size;
+        l->mode = f.mode;
+        l->uid = f.uid;
+        l->gid = f.gid;
         l->nlink = f.nlink;
         l->hashed = f.hashed;
         memcpy(l->sha256, f.sha256, sizeof l->sha256);
@@ -224,6 +233,12 @@ static void landed_facts(const struct pv_item *it, struct pv_facts *f)
                            : (struct timespec){ .tv_sec = it->in.mtime_s, .tv_nsec = it->in.mtime_ns };
         f->hashed = l->hashed;
         memcpy(f->sha256, l->sha256, sizeof f->sha256);
+        if (it->flags & PV_ITEM_MERGED) {
+                f->mode = l->mode;
+                f->uid = l->uid;
+                f->gid = l->gid;
+                f->size = l->size;
+        }
         if (S_ISDIR(f->mode)) /* files are recognised by what is in them, a directory by being the same one */
                 f->ino = it->op == PV_OP_META ? it->out.ino : it->in.ino;
         if (it->op == PV_OP_META) {
@@ -305,5 +320,8 @@ int pv_beside_settle_back(struct pv_engine *e, struct pv_err *err)
                 list[n] = (struct pv_rebase){ .root = it->root, .path = it->path, .facts = &facts[n] };
                 n++;
         }
+        /* A conflict that a person had decided is one again. */
+        if (e->slots.fd >= 0 && pv_unsettled_load(e, list, n, &text, err) < 0)
+                return -1;
         return n ? pv_stage_rebase(e->s, list, n, err) : 0;
 }

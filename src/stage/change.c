@@ -58,6 +58,7 @@ void pv_changes_free(struct pv_changes *c)
                 return;
         pv_arena_fini(&c->text);
         free(c->unsettled);
+        free(c->settled);
         tdestroy(c->compared, free);
         free(c->known);
         free(c->item);
@@ -366,13 +367,13 @@ static int compute_entry(void *ctx, const struct pv_scan_entry *e, struct pv_err
         struct pv_preimage pre = { .host = e->host };
         if (!(e->flags & PV_SCAN_TOO_LONG) && pv_baseline_resolve(c->base, e, &pre, err) < 0)
                 return -1;
+        if (c->s->beside) /* by what is known, not by what was decided */
+                note_known(c, e, &pre);
         if (is_settled(c, e) && !(item.flags & PV_CHANGE_BLOCKED) && !is_undisputed(e, &pre)) {
                 if (settle(c, e, &pre, err) < 0)
                         return -1;
                 item.flags |= PV_CHANGE_SETTLED;
         }
-        if (c->s->beside)
-                note_known(c, e, &pre);
         if (pv_facts_exist(&e->now) && pv_facts_exist(&pre.host) && read_staged_xattrs(c, e, &item.now.xattrs) < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "read the attributes of %s", e->path);
         bool linked = !S_ISDIR(e->now.mode) && e->now.nlink > 1;
@@ -474,6 +475,17 @@ static void carry_over(struct pv_changes *changes, const struct pv_changes *befo
         }
 }
 
+static void keep_settled(struct pv_changes *c, const struct pv_settled *settled, size_t n)
+{
+        if (n)
+                c->settled = pv_calloc(n, sizeof *c->settled);
+        for (; c->n_settled < n; c->n_settled++) {
+                const struct pv_settled *x = &settled[c->n_settled];
+                c->settled[c->n_settled] = *x;
+                c->settled[c->n_settled].path = pv_arena_text(&c->text, x->path, strlen(x->path));
+        }
+}
+
 static int compute(struct pv_stage *s, const struct pv_settled *settled, size_t n_settled,
                    const struct pv_changes *before, const bool *selected, struct pv_changes *landed,
                    struct pv_changes **out, struct pv_err *err)
@@ -502,6 +514,7 @@ static int compute(struct pv_stage *s, const struct pv_settled *settled, size_t 
                 carry_over(changes, before);
         else
                 pv_changes_find_renames(s, changes);
+        keep_settled(changes, settled, n_settled);
         *out = pv_steal(&changes);
         return 0;
 }
@@ -520,7 +533,7 @@ int pv_changes_compute_settled(struct pv_stage *s, const struct pv_settled *sett
 int pv_changes_compute_again(struct pv_stage *s, const struct pv_changes *before, const bool *selected,
                              struct pv_changes **out, struct pv_err *err)
 {
-        return compute(s, NULL, 0, before, selected, NULL, out, err);
+        return compute(s, before->settled, before->n_settled, before, selected, NULL, out, err);
 }
 
 /*

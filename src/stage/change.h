@@ -102,6 +102,8 @@ struct pv_changes {
         size_t n;
         struct pv_unsettled *unsettled; /* one a SETTLED change, in the same order */
         size_t n_unsettled;
+        struct pv_settled *settled; /* as it was computed with */
+        size_t n_settled;
         /* Of a stage in which a command runs and on which the opener may decide, both in the same order: */
         struct pv_known_dir *known;
         size_t n_known;

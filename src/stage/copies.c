@@ -101,7 +101,14 @@ static int copy_merged(struct copier *c, struct pv_item *it, const struct pv_pla
                        unsigned flags, struct pv_err *err)
 {
         const struct pv_merged *m = it->merged;
-        struct pv_place from = *staged;
+        struct pv_place from = *staged, job;
+        /* Beside a run the layer's stays, until another run lets go of it: for an undo after that. */
+        if (c->e->freezer) {
+                if (pv_place_job(c->e, it, &job) < 0)
+                        return copy_failed(it, err);
+                if (pv_copy_entry(staged->dirfd, staged->name, job.dirfd, job.name, PV_COPY_PLAIN, err) < 0)
+                        return pv_err_wrap(err, "copy %s", it->path);
+        }
         pv_auto_fd dir = -1; /* beside the target both places share a walk */
         if (m->host_metadata) {
                 flags = PV_COPY_PLAIN;

@@ -4,10 +4,11 @@
  * is wholly before or wholly after, in the process that saw the error and after recovery, and whether everything that
  * was staged still is.
  *
- *   test-stage-crash TARGET_BASE STAGE_BASE apply|undo all|part|settled|live|live-end kill|once|from
+ *   test-stage-crash TARGET_BASE STAGE_BASE apply|undo [all|part|live|live-end][-settled] kill|once|from
  *                    [ERRNO [FIRST [STEP]]]
  *
- * settled: the host has changed what the job changed, and all of it is overwritten, or published merged.
+ * settled, with or without the others: the host has changed what the job changed, and all of it is overwritten, or
+ * published merged.
  * live: the command still runs; live-end: it ends before anybody else comes, and the seal finds what was cut short.
  */
 #include <fcntl.h>
@@ -521,9 +522,9 @@ int main(int argc, char **argv)
         stage_base = argv[2];
         undoing = pv_streq(argv[3], "undo");
         part = pv_streq(argv[4], "part");
-        settling = pv_streq(argv[4], "settled");
-        live = pv_streq(argv[4], "live") || pv_streq(argv[4], "live-end");
-        ends = pv_streq(argv[4], "live-end");
+        settling = strstr(argv[4], "settled") != NULL;
+        live = strstr(argv[4], "live") != NULL;
+        ends = strstr(argv[4], "live-end") != NULL;
         kind_name = argv[5];
         enum fault_kind kind = pv_streq(argv[5], "kill")   ? FAULT_KILL
                                : pv_streq(argv[5], "once") ? FAULT_ONCE

@@ -155,6 +155,10 @@ static void put_landing(struct pv_str *b, const struct pv_landing *l)
         put_number(b, l->nlink);
         put_block(b, l->sha256, l->hashed ? PV_SHA256_SIZE : 0);
         put_block(b, l->link, l->link ? strlen(l->link) : 0);
+        put_number(b, l->size);
+        put_number(b, l->mode);
+        put_number(b, l->uid);
+        put_number(b, l->gid);
 }
 
 static size_t shared_prefix(const char *a, const char *b)
@@ -349,6 +353,10 @@ static struct pv_landing *get_landing(struct reader *r)
         size_t n = get_bounded(r, PV_SHA256_SIZE);
         const unsigned char *sha = get_bytes(r, n);
         l->link = get_string(r, PATH_MAX);
+        l->size = get_number(r);
+        l->mode = (uint32_t)get_bounded(r, UINT32_MAX);
+        l->uid = (uint32_t)get_bounded(r, UINT32_MAX);
+        l->gid = (uint32_t)get_bounded(r, UINT32_MAX);
         if (!sha || (n != 0 && n != PV_SHA256_SIZE))
                 r->bad = true;
         if (r->bad)
