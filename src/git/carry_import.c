@@ -8,11 +8,13 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include "base/path.h"
 #include "git/carry.h"
 
 #define PACK_BYTES_MAX (4ULL << 30)
 #define PACK_SECONDS   300
+#define UNPIN_TRIES    5
 #define HEADER_BYTES   12 /* of a pack: "PACK", version, number of objects; gitformat-pack(5) */
 
 /* --- made inside --- */
@@ -236,7 +238,9 @@ void pv_carry_unpin(struct pv_carry *c)
         struct pv_err ignored = PV_ERR_INIT;
         pv_auto_free char *keep = pv_strf("%s/objects/pack/pack-%s.keep", c->host.common_dir, c->pack);
         pv_freep(&c->host.quarantine);
-        (void)update_pins(c, "delete", &ignored);
+        /* Whoever packs references on the host holds their lock for a while. */
+        for (int i = 0; i < UNPIN_TRIES && update_pins(c, "delete", &ignored) < 0; i++)
+                (void)usleep(100 * 1000);
         if (*c->pack)
                 (void)unlink(keep);
         for (size_t i = 0; i < 2; i++) { /* git leaves the directories */
