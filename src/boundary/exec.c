@@ -85,7 +85,7 @@ int pv_exec_order_write(const struct pv_exec_order *order, char *const *argv, co
 
 int pv_exec_order_read(int fd, struct pv_exec_command *out, struct pv_err *err)
 {
-        char *text = NULL;
+        pv_auto_free char *text = NULL;
         size_t len = 0, at = sizeof out->order;
         if (pv_fd_read_all(fd, ORDER_MAX, "exec: the order", &text, &len, err) < 0)
                 return -1;
@@ -93,7 +93,7 @@ int pv_exec_order_read(int fd, struct pv_exec_command *out, struct pv_err *err)
                 return pv_err_set(err, PV_ERR_INPUT, 0, "exec: half an order");
         memcpy(&out->order, text, sizeof out->order);
         size_t n = (size_t)out->order.argc + 2;
-        char **strings = n <= len ? pv_calloc(n + 1, sizeof *strings) : NULL;
+        pv_auto_free char **strings = n <= len ? pv_calloc(n + 1, sizeof *strings) : NULL;
         for (size_t i = 0; strings && i < n && at < len; i++) {
                 strings[i] = text + at;
                 at += strlen(text + at) + 1;
@@ -103,8 +103,15 @@ int pv_exec_order_read(int fd, struct pv_exec_command *out, struct pv_err *err)
         out->term = strings[n - 1];
         out->cwd = strings[n - 2];
         strings[n - 2] = NULL;
-        out->argv = strings;
+        out->argv = pv_steal(&strings);
+        out->text = pv_steal(&text);
         return 0;
+}
+
+void pv_exec_command_fini(struct pv_exec_command *c)
+{
+        free(c->argv);
+        free(c->text);
 }
 
 /*

@@ -31,6 +31,7 @@ struct pv_exec_command {
         char **argv; /* NULL-terminated */
         char *cwd, *term;
         int stdio[3]; /* -1: the terminal's */
+        char *text;   /* what the strings point into */
 };
 
 /*
@@ -38,8 +39,9 @@ struct pv_exec_command {
  */
 int pv_exec_order_write(const struct pv_exec_order *order, char *const *argv, const char *cwd, const char *term,
                         int *out, struct pv_err *err);
-/* In the launcher; memory is never freed. */
+/* In the launcher, whose exec frees it; stdio is not set. */
 int pv_exec_order_read(int fd, struct pv_exec_command *out, struct pv_err *err);
+void pv_exec_command_fini(struct pv_exec_command *c);
 
 /* From init: a command has ended. Called by the supervisor's loop. */
 void pv_exec_ended(struct pv_boundary *b, unsigned number, int status);

@@ -26,6 +26,7 @@ static void an_order_is_read_as_it_was_written(void **state)
         assert_null(got.argv[3]);
         assert_string_equal(got.cwd, "/work");
         assert_string_equal(got.term, "xterm");
+        pv_exec_command_fini(&got);
 }
 
 static void half_an_order_is_refused(void **state)
