@@ -177,7 +177,7 @@ def test_applied_in_two_parts_it_is_the_same(group, temporary, pvisor, kept):
 
 def fuse_seeds():
     """PV_FUSE_SEEDS=2000-3000 for more of them."""
-    first, _, last = os.environ.get("PV_FUSE_SEEDS", "600-629").partition("-")
+    first, _, last = os.environ.get("PV_FUSE_SEEDS", "600-619").partition("-")
     numbers = range(int(first), int(last or first) + 1)
     return [numbers[i:i + A_TEST] for i in range(0, len(numbers), A_TEST)]
 

@@ -14,6 +14,9 @@ static inline fuse_ino_t pv_fuse_ino_of(const struct pv_fuse_fs *fs, const struc
         return n == &fs->root_node ? FUSE_ROOT_ID : (fuse_ino_t)(uintptr_t)n;
 }
 
+/* Unlocks and answers: with errno where r < 0. */
+void pv_fuse_done(fuse_req_t req, struct pv_fuse_fs *fs, int r);
+
 /* Locked: the node of what was found, made when it is new; no look-up is counted yet. */
 struct pv_fuse_node *pv_fuse_enter(struct pv_fuse_place *p, const char *name, const struct pv_fuse_found *f);
 /* Locked: fills what the kernel is told of a node and counts the look-up. */
@@ -23,7 +26,11 @@ void pv_fuse_tell(struct pv_fuse_fs *fs, const struct pv_fuse_node *dir, struct 
 double pv_fuse_timeout(const struct pv_fuse_fs *fs, const struct pv_fuse_node *dir, size_t layer);
 /* Locked: an open file of the node. Takes fd. */
 struct pv_fuse_handle *pv_fuse_handle_new(struct pv_fuse_node *n, int fd, bool lower);
-/* Locked: makes a file where nothing visible is, by make(dirfd, name, ctx), and gives it to who asked for it. */
+/*
+ * Locked: makes an entry where nothing visible is, by make(dirfd, name, ctx), and gives it to who asked for it; mode has
+ * its type. PV_FUSE_IS_LINK in its place: another name of what somebody has already.
+ */
+#define PV_FUSE_IS_LINK ((mode_t)0)
 typedef int pv_fuse_make(int dirfd, const char *name, void *ctx);
 int pv_fuse_make_new(fuse_req_t req, struct pv_fuse_place *p, const char *name, mode_t mode, pv_fuse_make *make,
                      void *ctx);

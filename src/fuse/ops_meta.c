@@ -13,19 +13,12 @@
 #define LIST_MAX_BYTES  65536
 #define VALUE_MAX_BYTES 65536
 
-static void done(fuse_req_t req, struct pv_fuse_fs *fs, int r)
-{
-        int e = r < 0 ? errno : 0;
-        (void)pthread_mutex_unlock(&fs->lock);
-        (void)fuse_reply_err(req, e);
-}
-
 static void reply_attr(fuse_req_t req, struct pv_fuse_fs *fs, struct pv_fuse_node *n)
 {
         struct stat st;
         size_t layer;
         if (pv_fuse_stat(fs, n, &st, &layer) < 0) {
-                done(req, fs, -1);
+                pv_fuse_done(req, fs, -1);
                 return;
         }
         n->told_ctime = st.st_ctim;
@@ -74,11 +67,10 @@ static int find_spot(struct pv_fuse_fs *fs, struct pv_fuse_node *n, struct spot 
 
 /* ---- changing ---- */
 
-static int check_change(const struct pv_fuse_fs *fs, const struct spot *s, const struct stat *attr, int what)
+static int check_change(const struct pv_fuse_fs *fs, const struct spot *s, int what)
 {
         int owners = FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID;
         bool now = what & (FUSE_SET_ATTR_MTIME_NOW | FUSE_SET_ATTR_ATIME_NOW);
-        (void)attr;
         if (s->f.upper || !*s->name)
                 return 0;
         if (what & owners || (what & (FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_ATIME) && !now))
@@ -93,11 +85,10 @@ static int set_size(const struct spot *s, off_t size, const struct fuse_file_inf
         return truncate(pv_fuse_proc(s->dirfd, s->name).s, size);
 }
 
-static int set_owner(const struct pv_fuse_fs *fs, const struct spot *s, const struct stat *attr, int what)
+static int set_owner(const struct spot *s, const struct stat *attr, int what)
 {
         uid_t uid = what & FUSE_SET_ATTR_UID ? attr->st_uid : (uid_t)-1;
         gid_t gid = what & FUSE_SET_ATTR_GID ? attr->st_gid : (gid_t)-1;
-        (void)fs;
         return fchownat(s->dirfd, s->name, uid, gid, *s->name ? AT_SYMLINK_NOFOLLOW : AT_EMPTY_PATH);
 }
 
@@ -134,13 +125,13 @@ static int change(struct pv_fuse_fs *fs, struct pv_fuse_node *n, const struct st
                 errno = EROFS;
                 return -1;
         }
-        if (find_spot(fs, n, &before) < 0 || check_change(fs, &before, attr, what) < 0)
+        if (find_spot(fs, n, &before) < 0 || check_change(fs, &before, what) < 0)
                 return -1;
         if (n != &fs->root_node && pv_fuse_raise(fs, n, cut ? PV_FUSE_EMPTY : 0) < 0)
                 return -1;
         if (find_spot(fs, n, &s) < 0)
                 return -1;
-        if (what & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID) && set_owner(fs, &s, attr, what) < 0)
+        if (what & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID) && set_owner(&s, attr, what) < 0)
                 return -1;
         if (what & FUSE_SET_ATTR_MODE && set_mode(&s, attr->st_mode) < 0)
                 return -1;
@@ -156,7 +147,7 @@ void pv_fuse_op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int w
         (void)pthread_mutex_lock(&fs->lock);
         struct pv_fuse_node *n = pv_fuse_node_of(fs, ino);
         if (change(fs, n, attr, what, fi) < 0)
-                done(req, fs, -1);
+                pv_fuse_done(req, fs, -1);
         else
                 reply_attr(req, fs, n);
 }
@@ -171,7 +162,7 @@ void pv_fuse_op_readlink(fuse_req_t req, fuse_ino_t ino)
         if (n == 0)
                 n = readlinkat(s.dirfd, s.name, text, sizeof text - 1);
         if (n < 0) {
-                done(req, fs, -1);
+                pv_fuse_done(req, fs, -1);
                 return;
         }
         text[n] = '\0';
@@ -279,7 +270,7 @@ void pv_fuse_op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
                 n = *s.name ? llistxattr(path.s, list, LIST_MAX_BYTES) : listxattr(path.s, list, LIST_MAX_BYTES);
         }
         if (n < 0) {
-                done(req, fs, -1);
+                pv_fuse_done(req, fs, -1);
                 return;
         }
         size_t len = (size_t)n;
@@ -327,12 +318,12 @@ void pv_fuse_op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const
 {
         struct pv_fuse_fs *fs = pv_fuse_of(req);
         (void)pthread_mutex_lock(&fs->lock);
-        done(req, fs, change_attribute(fs, pv_fuse_node_of(fs, ino), name, value, size, flags));
+        pv_fuse_done(req, fs, change_attribute(fs, pv_fuse_node_of(fs, ino), name, value, size, flags));
 }
 
 void pv_fuse_op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 {
         struct pv_fuse_fs *fs = pv_fuse_of(req);
         (void)pthread_mutex_lock(&fs->lock);
-        done(req, fs, change_attribute(fs, pv_fuse_node_of(fs, ino), name, NULL, 0, 0));
+        pv_fuse_done(req, fs, change_attribute(fs, pv_fuse_node_of(fs, ino), name, NULL, 0, 0));
 }

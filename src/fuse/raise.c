@@ -375,22 +375,17 @@ int pv_fuse_probe_upper(struct pv_fuse_fs *fs)
 
 /* ---- whole trees ---- */
 
-struct names {
-        struct pv_strv v;
-};
-
 static int add_name(void *ctx, const char *name, ino_t ino, unsigned char type)
 {
         (void)ino;
         (void)type;
-        struct names *n = ctx;
-        pv_strv_add(&n->v, name);
+        pv_strv_add(ctx, name);
         return 0;
 }
 
 static int drop_whiteouts(struct pv_fuse_fs *fs, struct pv_fuse_place *p)
 {
-        struct names all = { 0 };
+        pv_auto_strv all = { 0 };
         struct stat st;
         int fd = pv_fuse_place_fd(p, 0), r = 0;
         pv_auto_fd list = fd < 0 ? -1 : openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -399,12 +394,11 @@ static int drop_whiteouts(struct pv_fuse_fs *fs, struct pv_fuse_place *p)
                 return -1;
         (void)pv_fd_steal(&list);
         for (struct dirent *e; (e = readdir(d));)
-                pv_strv_add(&all.v, e->d_name);
-        for (size_t i = 0; i < all.v.n && r == 0; i++)
-                if (fstatat(fd, all.v.v[i], &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-                    pv_fuse_is_whiteout(fs, 0, fd, all.v.v[i], &st))
-                        r = unlinkat(fd, all.v.v[i], 0);
-        pv_strv_fini(&all.v);
+                pv_strv_add(&all, e->d_name);
+        for (size_t i = 0; i < all.n && r == 0; i++)
+                if (fstatat(fd, all.v[i], &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+                    pv_fuse_is_whiteout(fs, 0, fd, all.v[i], &st))
+                        r = unlinkat(fd, all.v[i], 0);
         return r;
 }
 
@@ -461,15 +455,14 @@ static int raise_child(struct pv_fuse_fs *fs, struct pv_fuse_place *p, const cha
 int pv_fuse_raise_tree(struct pv_fuse_fs *fs, struct pv_fuse_node *dir)
 {
         pv_auto_place p = PV_FUSE_PLACE_INIT;
-        struct names all = { 0 };
+        pv_auto_strv all = { 0 };
         if (dir->upper && dir->bottom == 0)
                 return 0;
         if (pv_fuse_raise(fs, dir, 0) < 0 || pv_fuse_place_open(fs, dir, &p) < 0)
                 return -1;
         int r = pv_fuse_list(&p, add_name, &all);
-        for (size_t i = 0; i < all.v.n && r == 0; i++)
-                r = raise_child(fs, &p, all.v.v[i]);
-        pv_strv_fini(&all.v);
+        for (size_t i = 0; i < all.n && r == 0; i++)
+                r = raise_child(fs, &p, all.v[i]);
         int fd = r == 0 ? pv_fuse_place_fd(&p, 0) : -1;
         if (fd < 0 || drop_whiteouts(fs, &p) < 0 || pv_fuse_make_opaque(fd, "") < 0)
                 return -1;
