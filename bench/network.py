@@ -74,7 +74,7 @@ def network(bench):
 
     def added_start():
         with_rules = watch.launch([*traffic.run(), "true"], traffic.project)[0]
-        without = watch.launch([bench.pvisor, "run", "--safe", "--", "true"], traffic.project)[0]
+        without = watch.launch([bench.pvisor, "run", "--safe", "--overlaynet-deny-all", "--", "true"], traffic.project)[0]
         return with_rules - without
 
     yield Contest("added to the start of a run by rules", "ms", {"pvisor": added_start}, bench.rounds(40),

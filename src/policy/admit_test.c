@@ -191,6 +191,8 @@ static void test_network(void **state)
         pv_auto_plan empty = admitted(&r);
         assert_int_equal(empty->net, PV_NET_DENY_ALL);
 
+        pv_auto_plan same = admitted(&(struct pv_request){ .safe = true, .overlaynet = PV_REQUEST_NET_AUTO });
+        assert_true(same->netpolicy.layer[0].closed);
         pv_auto_plan open = admitted(&(struct pv_request){ .overlaynet = PV_REQUEST_NET_AUTO });
         assert_int_equal(open->net, PV_NET_RULES);
         assert_int_equal(open->netpolicy.n_layers, 0);

@@ -229,13 +229,13 @@ static int deny_everything(struct pv_netpolicy *p, struct pv_err *err)
 }
 
 /*
- * --safe allows nothing by itself. What opens it is said for this run: rules of the command line, or a list of what is
- * allowed; a limit, or a denial in the configuration file, opens nothing.
+ * --safe allows nothing by itself, by whatever name (auto is its default). What opens it is said: rules of the command
+ * line, or a list of what is allowed; a limit, or a denial in the configuration file, opens nothing.
  */
 static bool is_closed(const struct pv_request *r)
 {
         bool said = r->overlaynet_allow.n + r->overlaynet_deny.n + r->user_allow.n > 0;
-        return r->safe && !said && r->overlaynet != PV_REQUEST_NET_AUTO && !r->overlaynet_deny_all;
+        return r->safe && !said && !r->overlaynet_deny_all;
 }
 
 static int add_rules(const struct pv_request *r, struct pv_plan *plan, const struct pv_groups *groups,
