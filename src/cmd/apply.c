@@ -123,9 +123,6 @@ static int hint_at_ways_out(const struct pv_decision *d, const struct pv_apply_r
                 return pv_err_hint(err,
                                    "--markers writes both versions into the file; --overwrite PATH takes the job's and "
                                    "keeps yours for undo");
-        if (d->beside.job)
-                return pv_err_hint(err, "once the job has ended, --merge puts the two together where they fit, and "
-                                        "--overwrite PATH takes the job's; until then, select the other paths");
         return pv_err_hint(err,
                            "with --merge the two are put together where they fit; --overwrite PATH takes the job's and "
                            "keeps yours for undo; pvisor drop %s --path PATH keeps yours",

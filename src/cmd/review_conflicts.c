@@ -139,8 +139,7 @@ static void put_conflict(const struct pv_review *r, size_t i, struct pv_str *out
 static void put_ways_out(const struct pv_review *r, size_t fit, struct pv_str *out)
 {
         const char *job = r->look.job->name ? r->look.job->name : r->look.job->id;
-        pv_str_putf(out, "  ways out%s, each taken back by pvisor undo:\n",
-                    r->look.job->state == PV_JOB_RUNNING ? " once the job has ended" : "");
+        pv_str_put(out, "  ways out, each taken back by pvisor undo:\n");
         if (fit)
                 pv_str_putf(out, "    pvisor apply %s --all --merge      put together what fits together\n", job);
         pv_str_putf(out,
