@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from conftest import SLOWNESS
-from lib import jobs, tree
 
 MIB = 1 << 20
 WRITE = "head -c 3000000 /dev/urandom > large; "
