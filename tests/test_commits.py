@@ -214,6 +214,22 @@ def test_a_file_that_the_host_changed_stops_all_of_it(repo):
     repo.check()
 
 
+def test_a_conflict_is_merged_with_the_commits(repo):
+    """The branch gets the job's commit, the file both sides' lines; status shows the person's own."""
+    repo.agent("sed -i 's/^line 3$/line three/' docs/guide.txt; git commit -qam Three")
+    guide = repo.path / "docs/guide.txt"
+    guide.write_text(guide.read_text().replace("line 30\n", "line thirty\n"))
+    repo.commits(code=3)
+    repo.commits("--merge")
+    assert repo.subjects() == ["Three", "First"] and repo.status() == [" M docs/guide.txt"]
+    assert "line three\n" in guide.read_text() and "line thirty\n" in guide.read_text()
+    assert [line for line in repo.git("diff").splitlines() if line[:2] in ("+l", "-l")] == ["-line 30", "+line thirty"]
+    repo.pvisor("undo", cwd=repo.path)
+    assert repo.subjects() == ["First"] and "line three\n" not in guide.read_text()
+    assert "line thirty\n" in guide.read_text()
+    repo.check()
+
+
 def test_an_index_entry_that_the_host_staged_is_never_lost(repo):
     repo.agent("echo 1 >> README.md; git commit -qam One")
     text = (repo.path / "README.md").read_text()
