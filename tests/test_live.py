@@ -11,7 +11,7 @@ from lib import jobs, stepping, tree
 from lib.live import Agent
 
 # Deciding on files that never rest, this many times.
-RACES = int(os.environ.get("PV_TEST_LIVE_RACES", "15"))
+RACES = int(os.environ.get("PV_TEST_LIVE_RACES", "10"))
 FILES = {"a": "old\n", "b": "old\n", "src/one": "old\n", "src/two": "old\n", "gone/x": "old\n", "gone/y": "old\n",
          "closed/x": "old\n"}
 
@@ -266,6 +266,18 @@ def test_the_hosts_edits_of_what_landed_are_conflicts_as_ever(start, live, works
     assert set(person.conflicts()) == {"a"}
     assert person.apply("d", code=3)["conflicts"][0]["path"] == "d/own"
     assert text(workspace / "d/own") == "host"
+
+
+def test_a_name_of_a_file_with_several_stands_in_no_doubt_for_another(start, live, workspace):
+    os.link(workspace / "a", workspace / "a-too")
+    person = live(workspace)
+    with start(workspace) as agent:
+        agent.do("write('a', '1'); write('a-too', '2')")
+        person.apply("a")
+        assert person.conflicts() == {} and person.changes() == {"a-too": "modified"}
+    assert person.conflicts() == {}
+    person.apply()
+    assert (text(workspace / "a"), text(workspace / "a-too")) == ("1", "2")
 
 
 def test_files_that_the_host_saves_beside_are_no_conflict(start, live, workspace):

@@ -74,7 +74,7 @@ static int finish_cut_short(const struct pv_job *job, struct pv_stage *s, bool *
 
 static int recover(struct pv_job *job, struct pv_stage *s, struct pv_err *err)
 {
-        bool any;
+        bool any = false;
         if (finish_cut_short(job, s, &any, err) < 0)
                 return -1;
         return any ? pv_cmd_recount(job, s, err) : 0;

@@ -149,6 +149,8 @@ static void thaw(void *ctx)
 static int get_views(struct pv_beside *b, struct pv_pathfd *views, size_t n, size_t *have, struct pv_err *err)
 {
         int got[PV_CONTROL_FDS_MAX];
+        for (size_t k = 0; k < PV_CONTROL_FDS_MAX; k++)
+                got[k] = -1;
         if (ask(b, json_pack("{s:s, s:I}", "do", "views", "from", (json_int_t)*have), NULL, got, err) < 0)
                 return -1;
         for (size_t k = 0; k < PV_CONTROL_FDS_MAX; k++) {

@@ -159,7 +159,9 @@ static int attempt(struct attempt *a, enum pv_publish_outcome *outcome, struct p
         if (r == 0 && e.freezer)
                 r = hold(a, asked.changes, asked.selected, err);
         if (r == 0 && e.freezer)
-                a->source = (struct pv_batch_source){ .changes = a->held, .selected = a->held_selected };
+                a->source = (struct pv_batch_source){ .changes = a->held,
+                                                      .selected = a->held_selected,
+                                                      .looked_at = asked.changes };
         if (r == 0)
                 r = pv_build_apply(&e, a->source.changes, a->source.selected, a->options, err);
         *outcome = PV_PUBLISH_CONFLICT;

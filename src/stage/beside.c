@@ -43,7 +43,10 @@
  * for the disk: after a crash of the machine copies beside the target may be left.
  *
  * Limits: what is written by several system calls may be met between two of them; a store into a file mapped shared is
- * copied if it was made before the freeze.
+ * copied if it was made before the freeze. Of a host's file with several names, one of which was applied, another one
+ * that the command touches only afterwards stands in doubt: moving one name moves the ctime of all. So does a file that
+ * the command renamed and changed, in a directory of the host's in which something was published: whether the host had
+ * deleted it cannot be told by the directory's ctime any more (baseline.c).
  */
 #include "stage/beside.h"
 
@@ -202,6 +205,41 @@ int pv_beside_note_directories(struct pv_engine *e, const struct pv_changes *cha
                 const struct pv_known_dir *dir = &changes->known[i];
                 if (is_needed(e->plan, dir, &from))
                         list[n++] = (struct pv_rebase){ .root = dir->root, .path = dir->path, .facts = &dir->host };
+        }
+        return n ? pv_stage_rebase(e->s, list, n, err) : 0;
+}
+
+struct inode {
+        uint64_t ino;
+        uint32_t root;
+};
+
+static int compare_inodes(const void *a, const void *b)
+{
+        const struct inode *x = a, *y = b;
+        if (x->ino != y->ino)
+                return x->ino < y->ino ? -1 : 1;
+        return x->root == y->root ? 0 : x->root < y->root ? -1 : 1;
+}
+
+int pv_beside_note_other_names(struct pv_engine *e, const struct pv_changes *looked_at, struct pv_err *err)
+{
+        const struct pv_plan_list *p = e->plan;
+        size_t n_moved = 0, n = 0;
+        pv_auto_free struct inode *moved = pv_calloc(p->n + 1, sizeof *moved);
+        pv_auto_free struct pv_rebase *list = pv_calloc(looked_at->n + 1, sizeof *list);
+        for (size_t i = 0; i < p->n; i++)
+                if (p->item[i].flags & PV_ITEM_OUT_LINKED)
+                        moved[n_moved++] = (struct inode){ .ino = p->item[i].out.ino, .root = p->item[i].root };
+        if (n_moved == 0)
+                return 0;
+        qsort(moved, n_moved, sizeof *moved, compare_inodes);
+        for (size_t i = 0; i < looked_at->n; i++) {
+                const struct pv_change *c = &looked_at->item[i];
+                const struct inode key = { .ino = c->pre.ino, .root = c->root };
+                if (!(c->flags & PV_CHANGE_SUSPECT) && c->pre.nlink > 1 && !S_ISDIR(c->pre.mode) &&
+                    bsearch(&key, moved, n_moved, sizeof *moved, compare_inodes))
+                        list[n++] = (struct pv_rebase){ .root = c->root, .path = c->path, .facts = &c->pre };
         }
         return n ? pv_stage_rebase(e->s, list, n, err) : 0;
 }

@@ -17,6 +17,9 @@ int pv_beside_look_at_copies(struct pv_engine *e, const struct pv_changes *chang
 /* The directories above what is published, known to be the ones that the command sees, are noted as such. */
 int pv_beside_note_directories(struct pv_engine *e, const struct pv_changes *changes, struct pv_err *err);
 
+/* So is what else the command has touched of a file with several names, of which one is moved: all get a new ctime. */
+int pv_beside_note_other_names(struct pv_engine *e, const struct pv_changes *looked_at, struct pv_err *err);
+
 /* Was the plan made beside a run? */
 static inline bool pv_beside_made(const struct pv_plan_list *p)
 {

@@ -291,7 +291,8 @@ static enum pv_publish_outcome take_back(struct pv_engine *e, const struct pv_ba
 static enum pv_publish_outcome publish_and_commit(struct pv_engine *e, const struct pv_batch_source *source,
                                                   struct pv_err *err)
 {
-        if (e->freezer && pv_beside_note_directories(e, source->changes, err) < 0)
+        if (e->freezer && (pv_beside_note_directories(e, source->changes, err) < 0 ||
+                           pv_beside_note_other_names(e, source->looked_at, err) < 0))
                 return take_back(e, source, PV_PUBLISH_FAILED, err);
         enum pv_publish_outcome r = pv_publish(e, err);
         if (r != PV_PUBLISHED)

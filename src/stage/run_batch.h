@@ -16,6 +16,7 @@
 struct pv_batch_source {
         const struct pv_changes *changes;
         const bool *selected;
+        const struct pv_changes *looked_at; /* beside a run: all changes, as they were just before; or NULL */
         const struct pv_plan_list *record;
 };
 

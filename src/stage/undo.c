@@ -74,7 +74,7 @@ size_t pv_batches_count_standing(struct pv_stage *s)
 static int find_batch(struct pv_stage *s, const char *want, char id[PV_BATCH_ID], struct pv_err *err)
 {
         pv_auto_free struct pv_batch *list = NULL;
-        size_t n;
+        size_t n = 0;
         if (pv_batches_list(s, &list, &n, err) < 0)
                 return -1;
         for (size_t i = n; i-- > 0;) {
