@@ -297,6 +297,17 @@ def test_a_safe_run_over_fuse(make_workspace, pvisor):
     assert (workspace / "source/main.c").exists() and not (workspace / "src").exists()
 
 
+def test_commits_of_a_repository_with_a_mount_in_it(make_workspace, environment, pv):
+    """The looks of contained git, at the host's side too, are served the same way."""
+    workspace = make_workspace()
+    out = in_mounts("""
+        mkdir mnt; mount -t tmpfs tmpfs mnt; echo h > mnt/h
+        "$1" run -q --safe -- sh -euc 'echo x >> README.md; git commit -qam Second; echo n >> mnt/h'
+        "$1" review; "$1" inspect last -- git log --format=%s -1; "$1" apply --commits >/dev/null
+        git log --all --format=%s -1; cat mnt/h""", [pv], environment, workspace)
+    assert "M mnt/h" in out and "main +1" in out and out.endswith("Second\nSecond\nh\n")
+
+
 @pytest.mark.root
 def test_roots_run_serves_every_user_by_their_own_rights(staged, workspace):
     (workspace / "secret").write_text("s\n")

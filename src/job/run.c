@@ -264,7 +264,8 @@ static int serve_stage(struct lifecycle *l, struct pv_err *err)
         if (pv_stage_begin_run(l->stage, &overlays, &n, err) < 0)
                 return -1;
         for (size_t i = 0; i < n; i++)
-                if (overlays[i].by_fuse)
+                if (overlays[i].by_fuse &&
+                    (i == 0 || !overlays[i - 1].by_fuse || !pv_streq(overlays[i].by_fuse, overlays[i - 1].by_fuse)))
                         pv_log_note("staged over FUSE, slower than overlayfs: %s", overlays[i].by_fuse);
         return pv_serve_start(overlays, n, &l->serving, err);
 }
