@@ -217,6 +217,36 @@ def test_a_worktree_lands_with_its_git_directory_beside(start, live, make_worksp
     assert subprocess.run(["git", "fsck", "--strict"], cwd=main, env=environment, capture_output=True).returncode == 0
 
 
+def test_commits_are_taken_while_it_runs(start, live, make_workspace, environment):
+    workspace = make_workspace()
+    person = live(workspace)
+
+    def log():
+        return subprocess.run(["git", "log", "--format=%s"], cwd=workspace, env=environment, capture_output=True, text=True).stdout.split()
+
+    with start(workspace) as agent:
+        agent.do("write('README.md', '1'); subprocess.run(['git', 'commit', '-qam', 'Mine'], check=True)")
+        person.call("apply", "--commits")
+        assert log() == ["Mine", "First"] and text(workspace / "README.md") == "1"
+        agent.do("write('README.md', '2'); subprocess.run(['git', 'commit', '-qam', 'Again'], check=True)")
+        person.call("apply", "--commits")
+        assert log() == ["Again", "Mine", "First"] and text(workspace / "README.md") == "2"
+        person.undo()
+        assert log() == ["Mine", "First"] and text(workspace / "README.md") == "1"
+    person.call("apply", "--commits")
+    assert log() == ["Again", "Mine", "First"]
+    assert subprocess.run(["git", "status", "--porcelain"], cwd=workspace, env=environment, capture_output=True).stdout == b""
+
+
+def test_ten_changes_hold_it_for_milliseconds(start, live, workspace):
+    person, paused = live(workspace), []
+    with start(workspace) as agent:
+        for i in range(6):
+            agent.do(f"for n in range(10): write('n%d' % n, '{i}')")
+            paused.append(person.apply()["paused_ms"])
+    assert min(paused) <= 50, paused  # 2 to 15 where nobody else wants the processor
+
+
 # ---- taking back ----
 
 def test_undo_while_it_runs_and_after(start, live, workspace):
