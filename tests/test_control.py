@@ -45,7 +45,7 @@ except OSError as e:
 @pytest.fixture
 def short_store(environment, temporary):
     """A store whose path fits into a socket's address."""
-    store = Path("/tmp") / f"pv-{os.getpid()}-{time.monotonic_ns() % 10**9}"
+    store = Path("/var/tmp") / f"pv-{os.getpid()}-{time.monotonic_ns() % 10**9}"
     environment["PVISOR_HOME"] = str(store)
     yield store
     shutil.rmtree(store, ignore_errors=True)
@@ -226,6 +226,7 @@ def _freeze(job):
     return s
 
 
+@pytest.mark.kernel
 def test_a_frozen_job_stands_still_and_does_not_notice(background, mode):
     job = background(*mode, "--", "/usr/bin/python3", "-c", BUSY)
     job.await_output("ready")

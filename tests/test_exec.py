@@ -38,6 +38,7 @@ cat /proc/self/limits; sort /proc/self/mountinfo; env | grep -v '^_=' | sort; pw
 """
 
 
+@pytest.mark.kernel
 def test_it_sees_what_the_command_sees(background, pvisor, workspace, mode):
     limits = ["--max-open-files", "500", "--max-file-size", "1GiB"]
     job = background(*mode, *limits, "--", "sh", "-c", f"({SEEN}) 2>&1; echo rea''dy; exec sleep 600")
