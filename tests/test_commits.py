@@ -4,8 +4,11 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
+import tempfile
 import time
+from pathlib import Path
 
 import pytest
 
@@ -576,6 +579,32 @@ def test_lfs_pointers_are_carried_as_they_are_and_their_objects_with_them(repo):
     repo.check()
     repo.pvisor("undo", cwd=repo.path)
     assert not (repo.path / place / name).exists()
+
+
+@pytest.mark.root
+def test_roots_apply_leaves_the_owner_an_own_repository(run, pvisor):
+    """Root takes commits into somebody else's repository: git works as that person, and nothing in it becomes root's."""
+    place = Path(tempfile.mkdtemp(prefix="pvisor-test-", dir="/var/tmp"))
+    try:
+        place.chmod(0o755)
+        path = place / "theirs"
+        path.mkdir()
+        repo = Repository(run, pvisor, path)
+        (path / "a").write_text("a\n")
+        for command in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "First"]):
+            repo.git(*command)
+        for top, _, files in os.walk(place):
+            for name in [top, *(os.path.join(top, f) for f in files)]:
+                os.chown(name, 65534, 65534)
+        repo.agent("git config --global --add safe.directory '*'; echo b >> a; git commit -qam One; git tag v1")
+        repo.commits()
+        assert (path / ".git/refs/tags/v1").exists() and (path / "a").read_text() == "a\nb\n"
+        others = [p for p in path.rglob("*") if p.lstat().st_uid != 65534]
+        assert not others
+        repo.pvisor("undo", cwd=path)
+        assert (path / "a").read_text() == "a\n" and not [p for p in path.rglob("*") if p.lstat().st_uid != 65534]
+    finally:
+        shutil.rmtree(place)
 
 
 def test_a_plain_directory_has_no_commits(pvisor, plain):

@@ -303,8 +303,14 @@ int pv_git_host_open(const char *worktree, struct pv_git_host *out, struct pv_er
                 (void)pv_err_set(err, PV_ERR_UNSUPPORTED, 0, "commits: there is no git on this machine");
                 return pv_err_hint(err, "apply --git-raw takes the git directory literally");
         }
-        if (pv_git_host_must(&h, &call, &a, err) < 0 || read_places(&a, &h, err) < 0)
-                return pv_err_wrap(err, "%s", worktree);
+        if (pv_git_host_must(&h, &call, &a, err) < 0 || read_places(&a, &h, err) < 0) {
+                (void)pv_err_wrap(err, "%s", worktree);
+                return geteuid() == 0 && st.st_uid != 0
+                               ? pv_err_hint(err,
+                                             "git works there as its owner, uid %u, who has to be able to reach it",
+                                             (unsigned)st.st_uid)
+                               : -1;
+        }
         *out = h;
         h = (struct pv_git_host){ 0 };
         return 0;
