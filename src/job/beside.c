@@ -9,6 +9,7 @@
  */
 #include "job/beside.h"
 
+#include <signal.h>
 #include <string.h>
 #include "base/clock.h"
 #include "base/json.h"
@@ -120,11 +121,32 @@ static int ask(struct pv_beside *b, json_t *request, json_t **answer, int *got, 
         return 0;
 }
 
+/* Ctrl-Z must not stop who holds the job still; within a batch that is seen to already (run_batch.c). */
+static void refuse_to_stop(struct pv_beside *b)
+{
+        sigset_t stop, before;
+        sigemptyset(&stop);
+        sigaddset(&stop, SIGTSTP);
+        b->unstoppable |= sigprocmask(SIG_BLOCK, &stop, &before) == 0 && !sigismember(&before, SIGTSTP);
+}
+
+static void stop_again(struct pv_beside *b)
+{
+        sigset_t stop, now;
+        if (!b->unstoppable || sigprocmask(SIG_BLOCK, NULL, &now) < 0 || sigismember(&now, SIGINT))
+                return;
+        sigemptyset(&stop);
+        sigaddset(&stop, SIGTSTP);
+        (void)sigprocmask(SIG_UNBLOCK, &stop, NULL);
+        b->unstoppable = false;
+}
+
 static int freeze(void *ctx, struct pv_err *err)
 {
         struct pv_beside *b = ctx;
         if (b->held)
                 return 0;
+        refuse_to_stop(b);
         uint64_t since = pv_clock_monotonic_us();
         if (ask(b, json_pack("{s:s}", "do", "freeze"), NULL, NULL, err) < 0)
                 return -1;
@@ -143,6 +165,7 @@ static void thaw(void *ctx)
                 pv_fd_closep(&b->conn); /* that thaws, too */
         b->held = false;
         b->held_us += pv_clock_monotonic_us() - b->since_us;
+        stop_again(b);
 }
 
 /* Views from *have on; *have counts up. */
@@ -205,6 +228,7 @@ void pv_beside_close(struct pv_beside *b, const char *what)
         if (!b->job)
                 return;
         thaw(b);
+        stop_again(b);
         pv_fd_closep(&b->conn);
         if (b->held_us)
                 pv_job_event(b->job, "paused", json_pack("{s:s, s:f}", "for", what, "ms", (double)b->held_us / 1000));

@@ -14,7 +14,7 @@
 struct pv_beside {
         const struct pv_job *job; /* borrowed; NULL: not beside a run */
         int conn;
-        bool held;
+        bool held, unstoppable;
         uint64_t since_us, held_us;
         struct pv_freezer freezer; /* refers to this struct, which must stay where it is */
 };
