@@ -116,11 +116,12 @@ static int read_lists(const json_t *j, struct pv_carry *c, struct pv_err *err)
                 return -1;
         c->ref = pv_calloc(json_array_size(refs) + 1, sizeof *c->ref);
         c->changed = pv_calloc(json_array_size(index) + 1, sizeof *c->changed);
-        for (size_t i = 0; i < json_array_size(refs); i++, c->n_refs++)
-                if (read_ref(json_array_get(refs, i), &c->ref[i], err) < 0)
+        /* Counted before they are read: half of one is freed, too. */
+        for (size_t i = 0; i < json_array_size(refs); i++)
+                if (read_ref(json_array_get(refs, i), &c->ref[c->n_refs++], err) < 0)
                         return -1;
-        for (size_t i = 0; i < json_array_size(index); i++, c->n_changed++)
-                if (read_path(json_array_get(index, i), &c->changed[i], err) < 0)
+        for (size_t i = 0; i < json_array_size(index); i++)
+                if (read_path(json_array_get(index, i), &c->changed[c->n_changed++], err) < 0)
                         return -1;
         return 0;
 }
