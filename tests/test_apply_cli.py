@@ -253,6 +253,25 @@ def test_undo_takes_the_batch_back_and_stages_it_again(agent, pvisor, workspace)
     assert set(after) == set(tree.snapshot(workspace))
 
 
+@pytest.mark.parametrize("store", ["same filesystem", "another filesystem"])
+@pytest.mark.parametrize("command", [
+    "ln README.md second", "ln README.md second; ln README.md docs/third", "ln src/main.c README; ln -f README README.md",
+    "mkdir new; ln README.md new/one; ln README.md new/two", "echo more >> README.md; ln README.md second"])
+def test_undo_knows_hard_links_that_landed_again(agent, pvisor, workspace, environment, tmpfs, command, store):
+    if store == "another filesystem":
+        environment["PVISOR_HOME"] = str(tmpfs / "store")
+    was = tree.snapshot(workspace)
+    agent(command)
+    for _ in range(2):
+        pvisor("apply", "--all", cwd=workspace)
+        assert tree.snapshot(workspace) != was
+        pvisor("undo", cwd=workspace)
+        tree.assert_same(was, tree.snapshot(workspace))
+    pvisor("apply", "--all", cwd=workspace)
+    (workspace / "README.md").write_text("the person's\n")
+    assert "changed on the host" in pvisor("undo", cwd=workspace, code=3).err
+
+
 def test_undo_of_batches_newest_first(agent, pvisor, workspace):
     agent("echo 1 > a; echo 2 > b")
     pvisor("apply", "--path", "a", cwd=workspace)

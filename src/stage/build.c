@@ -16,6 +16,7 @@
 struct link_count {
         uint64_t ino;
         unsigned root, layer, selected;
+        bool has_new_content; /* at one of its names at least */
         bool noted; /* its attributes are one item's concern: what was unescaped must not be taken for escaped again */
 };
 
@@ -46,6 +47,12 @@ static bool has_links(const struct pv_change *c)
         return c->now.mode != 0 && !S_ISDIR(c->now.mode) && c->now.nlink > 1;
 }
 
+/* What the published file's time says: content that changed is new, a mode that changed is not. */
+static bool has_new_content(const struct builder *b, const struct pv_change *c)
+{
+        return c->merged || (!b->options->keep_times && S_ISREG(c->now.mode) && c->kind != PV_CHANGE_METADATA);
+}
+
 static void count_links(struct builder *b)
 {
         for (size_t i = 0; i < b->changes->n; i++) {
@@ -60,6 +67,7 @@ static void count_links(struct builder *b)
                 if (*found != n)
                         free(n);
                 (*found)->selected++;
+                (*found)->has_new_content |= has_new_content(b, c);
         }
 }
 
@@ -340,10 +348,12 @@ static struct pv_ident ident_of_facts(const struct pv_facts *f)
                                   .gid = f->gid };
 }
 
-/* What the published file's time says: content that changed is new, a mode that changed is not. */
+/* Names of one file have one time: where one gets that of the batch, all do, or what landed would not be known again. */
 static bool wants_time(const struct builder *b, const struct pv_change *c)
 {
-        return c->merged || (!b->options->keep_times && S_ISREG(c->now.mode) && c->kind != PV_CHANGE_METADATA);
+        struct link_count key = { .ino = c->now.ino, .root = c->root, .layer = c->layer };
+        struct link_count **found = has_links(c) ? tfind(&key, &b->links, compare_links) : NULL;
+        return found ? (*found)->has_new_content : has_new_content(b, c);
 }
 
 static bool inside_tree(struct builder *b, const struct pv_change *c)
