@@ -376,6 +376,24 @@ def test_review_and_the_plan_show_it(pvisor, agent, workspace):
     assert "claude" in review and "api.anthropic.com:443" in review and "sandbox" in review
 
 
+@pytest.mark.parametrize("default", ["home", "xdg"])
+def test_the_default_store_is_hidden_when_another_is_in_use(pvisor, workspace, home, temporary, default):
+    """Its agents' logins are there, whichever store this run has."""
+    xdg = {"XDG_STATE_HOME": str(home / "state")} if default == "xdg" else {}
+    store = home / ("state/pvisor" if xdg else ".local/state/pvisor")
+    pvisor("run", "--safe", "--profile", "claude", "--", "sh", "-c", "echo TOK >~/.claude/.credentials.json",
+           cwd=workspace, env=xdg)
+    login = store / "agents/claude/.claude/.credentials.json"
+    assert login.read_text() == "TOK\n"
+    other = {**xdg, "PVISOR_HOME": str(temporary / "other")}
+    for options in (["--safe"], ["--stage"], ["--stage", "--filesystem", "host"]):
+        assert pvisor("run", *options, "--", "sh", "-c", f"cat {login}; :", cwd=workspace, env=other).out == ""
+    for place in (store, store.parent, login):
+        for access in ("read", "write"):
+            assert "pVisor's own" in pvisor("run", "--safe", "--mount", f"{place}:{access}", "--", "true", cwd=workspace,
+                                            env=other, code=2).err
+
+
 # ---- logging in ----
 
 def test_a_login_fills_the_state(pvisor, agent, workspace, profile, environment):

@@ -327,12 +327,17 @@ static int check_stage_place(const struct admission *a, struct pv_err *err)
         return 0;
 }
 
+/* The store in use, the stage's place, and where stores are by default: one that is not in use has logins, too. */
+#define ALWAYS_THERE 2 /* of the list below: the run makes them */
 static int add_hidden(struct admission *a, struct pv_err *err)
 {
         struct pv_plan *p = a->plan;
-        const char *const paths[] = { a->around->store, a->around->stage_dir };
+        const char *state = pv_env_get(a->around->environment, "XDG_STATE_HOME");
+        pv_auto_free char *usual = pv_path_join(p->home, ".local/state/pvisor");
+        pv_auto_free char *moved = state && state[0] == '/' ? pv_path_join(state, "pvisor") : NULL;
+        const char *const paths[] = { a->around->store, a->around->stage_dir, moved, usual };
         for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
-                if (!paths[i])
+                if (!paths[i] || (i >= ALWAYS_THERE && access(paths[i], F_OK) < 0))
                         continue;
                 /* What exists of it is resolved: the view is made of real paths. */
                 pv_auto_free char *real = realpath(paths[i], NULL);
@@ -342,7 +347,10 @@ static int add_hidden(struct admission *a, struct pv_err *err)
                                          path);
                         return pv_err_hint(err, "look at a job's files with `pvisor inspect`");
                 }
-                if (!pv_strv_has(&p->hidden, path))
+                bool known = pv_strv_has(&p->hidden, path);
+                for (size_t k = 0; i >= ALWAYS_THERE && k < p->hidden.n; k++)
+                        known = known || pv_path_is_within(path, p->hidden.v[k]);
+                if (!known)
                         pv_strv_add(&p->hidden, path);
         }
         return 0;

@@ -12,7 +12,7 @@
 
 struct pv_surroundings {
         char *const *environment; /* the person's, NULL-terminated */
-        const char *store;        /* the job store's absolute path; hidden in every view */
+        const char *store;        /* the job store's absolute path; hidden in every view, and so are the usual ones */
         const char *stage_dir;    /* of --stage DIR or of the stage that is continued, absolute; or NULL */
 };
 
