@@ -190,6 +190,13 @@ def test_other_keys_may_leave(detached, attach, pvisor, workspace):
     pvisor("attach", "--detach-keys", "ctrl-ab", job, cwd=workspace, code=2)
 
 
+def test_no_keys_leave(detached, attach):
+    t = attach(detached("--safe", "--", "/usr/bin/python3", "-c", SCREEN), "--detach-keys", "")
+    t.expect("size")
+    t.send(LEAVE)
+    t.expect(r"key b'\\x11'")
+
+
 def test_the_terminal_is_given_back(detached, terminal, pv, workspace):
     job = detached("--safe", "--", "/usr/bin/python3", "-c", SCREEN)
     t = terminal(["bash", "--norc", "-i"], cwd=workspace, env={"PS1": "outer> "})

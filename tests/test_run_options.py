@@ -51,6 +51,18 @@ def test_wrong_values_are_usage_errors(refused, options):
     refused(*options, "--", "true")
 
 
+@pytest.mark.parametrize("option, little, least", [
+    ("--max-open-files", "1", "16"), ("--max-open-files", "15", "16"), ("--memory", "1", "1MiB"), ("--mem", "1023KiB", "1MiB"),
+])
+def test_a_limit_with_which_no_program_starts_is_refused_with_the_least(refused, plan, option, little, least):
+    assert f"the least is {least}" in refused("--safe", option, little, "--", "true")
+    plan("--safe", option, least)
+
+
+def test_programs_start_with_the_least_open_files(pvisor, workspace):
+    assert pvisor("run", "-q", "--safe", "--max-open-files", "16", "--", "echo", "here", cwd=workspace).out == "here\n"
+
+
 @pytest.mark.parametrize("options", [
     ["--safe", "--filesystem", "host"], ["--overlaynet", "off", "--overlaynet-deny-all"],
     ["--continue", "last", "--stage=x"],

@@ -24,6 +24,7 @@ static const struct pv_opt options[] = {
         { .name = "detach-keys",
           .type = PV_OPT_TEXT,
           .arg = "KEYS",
+          .flags = PV_OPT_MAY_BE_EMPTY,
           .field = offsetof(struct attach_options, detach_keys),
           .help = "What to type to leave the job running: keys with commas between, ctrl-X for control and X. Default: "
                   "ctrl-p,ctrl-q; \"\": nothing." },

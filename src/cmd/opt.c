@@ -297,6 +297,9 @@ static int set_number(const struct pv_opt *o, uint64_t *out, const char *value, 
                 return pv_err_wrap(err, "%s", shown);
         if (n == 0)
                 return pv_err_set(err, PV_ERR_USAGE, 0, "%s: must be more than 0", shown);
+        if (n < o->least)
+                return pv_err_set(err, PV_ERR_USAGE, 0, "%s %s: too little for any program to start; the least is %s",
+                                  shown, value, o->least_text);
         *out = n;
         return 0;
 }
@@ -321,7 +324,7 @@ int pv_opt_set(const struct pv_opt *o, void *target, const char *value, const ch
                 value = o->choices[0];
         if (!value && o->type == PV_OPT_TEXT)
                 value = "";
-        else if (value && !*value && o->type != PV_OPT_FLAG)
+        else if (value && !*value && o->type != PV_OPT_FLAG && !(o->flags & PV_OPT_MAY_BE_EMPTY))
                 return pv_err_set(err, PV_ERR_USAGE, 0, "%s: is empty", shown);
         if (o->check && o->check(value, err) < 0)
                 return pv_err_wrap(err, "%s", shown);

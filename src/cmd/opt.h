@@ -12,6 +12,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include "base/err.h"
 #include "base/str.h"
 
@@ -32,6 +33,7 @@ enum pv_opt_flags {
         PV_OPT_LIMIT = 1 << 2,        /* REFUSED: it is a limit, so the exit code is 5 and not 2 */
         PV_OPT_CLI_ONLY = 1 << 3,     /* not a field of the configuration file */
         PV_OPT_ATTACHED = 1 << 4,     /* an optional argument is one only after '=' */
+        PV_OPT_MAY_BE_EMPTY = 1 << 5, /* TEXT: "" is a value */
 };
 
 /* What a shell offers for the argument. */
@@ -55,6 +57,8 @@ struct pv_opt {
         unsigned flags;             /* enum pv_opt_flags */
         /* TEXT, LIST: looks at a value before it is stored, so that an error can name where it stands. NULL: none. */
         int (*check)(const char *value, struct pv_err *err);
+        uint64_t least;         /* of COUNT and SIZE, with what no program starts; 0: 1 */
+        const char *least_text; /* it, as a person writes it */
         enum pv_opt_complete complete;
         const char *group; /* heading in help; NULL: that of the row before */
 };

@@ -7,6 +7,10 @@
 
 #define FIELD(name_) offsetof(struct pv_request, name_)
 
+/* Below these the dynamic linker dies before a program can say why. */
+#define LEAST_MEMORY     (UINT64_C(1) << 20)
+#define LEAST_OPEN_FILES 16
+
 static const char *const filesystems[] = { "host", "sandbox", NULL };
 static const char *const backends[] = { "auto", "kernel", "fuse", NULL };
 static const char *const stdios[] = { "inherit", "capture", NULL };
@@ -214,11 +218,19 @@ const struct pv_opt pv_run_options[] = {
           .field = FIELD(timeout),
           .group = "Limits",
           .help = "End it after this long (TERM, then KILL); exit code 124." },
-        { .name = "memory", .type = PV_OPT_SIZE, .arg = "SIZE", .field = FIELD(memory), .help = "Memory of the job." },
+        { .name = "memory",
+          .type = PV_OPT_SIZE,
+          .arg = "SIZE",
+          .least = LEAST_MEMORY,
+          .least_text = "1MiB",
+          .field = FIELD(memory),
+          .help = "Memory of the job; at least 1MiB." },
         { .name = "mem",
           .type = PV_OPT_SIZE,
           .arg = "SIZE",
           .flags = PV_OPT_HIDDEN,
+          .least = LEAST_MEMORY,
+          .least_text = "1MiB",
           .field = FIELD(memory),
           .help = "Another spelling of --memory." },
         { .name = "max-processes",
@@ -234,8 +246,10 @@ const struct pv_opt pv_run_options[] = {
         { .name = "max-open-files",
           .type = PV_OPT_COUNT,
           .arg = "N",
+          .least = LEAST_OPEN_FILES,
+          .least_text = "16",
           .field = FIELD(max_open_files),
-          .help = "Open descriptors of each process." },
+          .help = "Open descriptors of each process; at least 16." },
         { .name = "max-file-size",
           .type = PV_OPT_SIZE,
           .arg = "SIZE",
