@@ -32,7 +32,8 @@ static int collect(struct pv_observations *obs, int *views, size_t n, struct pv_
                 net[i] = -1;
         (void)close(channel[1]);
         channel[1] = -1;
-        const struct pv_report_sink sink = { .obs = obs, .views = views, .n_views = n, .net = net };
+        struct pv_report_sink sink = { .obs = obs, .n_views = n, .net = net };
+        sink.views = views;
         return pv_report_collect(channel[0], &sink, err);
 }
 

@@ -81,8 +81,9 @@ bool pv_netaddr_in_prefix(const struct pv_netaddr *a, const struct pv_netaddr *n
 
 /*
  * Addresses that are not the public Internet's: loopback, private, link-local (169.254.169.254 is the clouds' metadata
- * service), shared, benchmarking, documentation, multicast, reserved, unspecified, and the IPv6 forms that carry an
- * IPv4 address (mapped, translated, 6to4, Teredo). IANA's special-purpose registries, RFC 6890. Static text, or NULL.
+ * service), shared, benchmarking, multicast, reserved, unspecified, and the IPv6 forms that carry an IPv4 address
+ * (mapped, translated, 6to4, Teredo). IANA's special-purpose registries, RFC 6890; but for the documentation ranges,
+ * which are nobody's and stand for the Internet in laboratories. Static text, or NULL.
  */
 const char *pv_netaddr_special(const struct pv_netaddr *a);
 

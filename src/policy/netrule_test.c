@@ -95,7 +95,8 @@ static void special_addresses_are_known(void **state)
                 "2002:7f00:1::",
                 "::ffff:10.0.0.1",
         };
-        static const char *const public[] = { "8.8.8.8", "172.32.0.1", "2606:4700::1111", "11.0.0.1", "100.128.0.1" };
+        static const char *const public[] = { "8.8.8.8",     "172.32.0.1",   "2606:4700::1111", "11.0.0.1",
+                                              "100.128.0.1", "203.0.113.80", "2001:db8::1" };
         struct pv_netaddr a;
         for (size_t i = 0; i < sizeof special / sizeof *special; i++) {
                 assert_true(pv_netaddr_parse(special[i], &a));
