@@ -445,6 +445,14 @@ def test_what_is_left_of_a_killed_drop_can_be_looked_at_and_dropped_again(pv, pv
         assert not (here / "stage").exists()
 
 
+def test_a_drop_killed_just_before_its_end_can_be_dropped_again(pvisor, workspace, staged):
+    tree.remove(staged / "stage")
+    (staged / "stage").mkdir()
+    assert "drop it again" in pvisor("review", staged.name, cwd=workspace, code=None).err
+    pvisor("drop", staged.name, cwd=workspace)
+    assert not (staged / "stage").exists()
+
+
 def test_stage_of_a_vanished_workspace_can_be_dropped(pvisor, workspace, staged):
     tree.remove(workspace)
     pvisor("drop", staged.name)

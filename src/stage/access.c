@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "stage/beside.h"
 
 static void add_access(struct pv_plan_list *p, uint32_t root, int32_t layer, const char *path, size_t n, uint32_t mode)
 {
@@ -82,6 +83,22 @@ static void look_at_directories(struct pv_engine *e, struct pv_item *it)
         }
         if (S_ISDIR(it->out.mode) && it->op != PV_OP_PLACE && (it->out.mode & 0300) != 0300)
                 it->flags |= PV_ITEM_OPEN_OUT;
+}
+
+/* A mark is an attribute, and needs write permission for the directory itself (xattr(7)). */
+void pv_build_access_for_marks(struct pv_engine *e)
+{
+        for (size_t i = 0; i < e->plan->n; i++) {
+                const struct pv_item *it = &e->plan->item[i];
+                if ((it->in.mode & 0200) == 0 && pv_beside_is_marked(e, it))
+                        add_access(e->plan, it->root, (int32_t)it->layer, it->path, strlen(it->path), it->in.mode);
+        }
+}
+
+void pv_build_forget_access(struct pv_plan_list *p, size_t n)
+{
+        while (p->n_access > n)
+                free(p->access[--p->n_access].path);
 }
 
 int pv_build_access(struct pv_engine *e, struct pv_err *err)

@@ -79,12 +79,17 @@ static bool is_pure_upper(struct pv_engine *e, const struct pv_item *it)
         return true;
 }
 
+bool pv_beside_is_marked(struct pv_engine *e, const struct pv_item *it)
+{
+        return is_copy(it) && S_ISDIR(it->in.mode) && is_pure_upper(e, it);
+}
+
 int pv_beside_mark_directories(struct pv_engine *e, struct pv_err *err)
 {
         for (size_t i = 0; i < e->plan->n; i++) {
                 const struct pv_item *it = &e->plan->item[i];
                 struct pv_place at;
-                if (!is_copy(it) || !S_ISDIR(it->in.mode) || !is_pure_upper(e, it))
+                if (!pv_beside_is_marked(e, it))
                         continue;
                 if (pv_place_layer(e, it->root, it->layer, it->path, &at) < 0 ||
                     pv_xattr_set(at.dirfd, at.name, PV_OVERLAY_OPAQUE, "y", 1) < 0)

@@ -10,6 +10,7 @@
  * hides what lies below, so that the command goes on seeing its own and nothing that others put into the published one.
  */
 int pv_beside_mark_directories(struct pv_engine *e, struct pv_err *err);
+bool pv_beside_is_marked(struct pv_engine *e, const struct pv_item *it);
 
 /* With the job let go, before anything is published: what each item will be the baseline of. */
 int pv_beside_look_at_copies(struct pv_engine *e, const struct pv_changes *changes, struct pv_err *err);

@@ -39,4 +39,8 @@ static inline bool pv_build_has_copies(const struct pv_plan_list *p)
  */
 int pv_build_access(struct pv_engine *e, struct pv_err *err);
 
+/* Besides, for the marks of pv_beside_mark_directories(); and back to the n that there were. */
+void pv_build_access_for_marks(struct pv_engine *e);
+void pv_build_forget_access(struct pv_plan_list *p, size_t n);
+
 #endif

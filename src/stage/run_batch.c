@@ -215,10 +215,53 @@ int pv_batch_abandon(struct pv_engine *e, const struct pv_batch_source *source, 
 /* The copies of what a running job has staged are made: it goes on. */
 static int let_go(struct pv_engine *e, const struct pv_changes *changes, struct pv_err *err)
 {
-        if (pv_beside_mark_directories(e, err) < 0)
-                return -1;
         e->freezer->thaw(e->freezer->ctx);
         return pv_beside_look_at_copies(e, changes, err);
+}
+
+/* With write permission where the plan's access list says that it lacks. */
+static int make_copies(struct pv_engine *e, struct pv_err *err)
+{
+        if (pv_access_open(e, PV_ACCESS_BEFORE, err) < 0 || pv_build_copies(e, err) < 0)
+                return -1;
+        return pv_access_restore(e, PV_ACCESS_BEFORE, err);
+}
+
+static int mark_directories(struct pv_engine *e, struct pv_err *err)
+{
+        if (pv_access_open(e, PV_ACCESS_BEFORE, err) < 0 || pv_beside_mark_directories(e, err) < 0)
+                return -1;
+        return pv_access_restore(e, PV_ACCESS_BEFORE, err);
+}
+
+/* What has to be opened up for marks stands in this journal, so that a recovery closes it. */
+static int write_first_journal(struct pv_engine *e, struct pv_err *err)
+{
+        pv_auto_journal first = PV_JOURNAL_INIT;
+        if (pv_journal_create(&first, pv_stage_dirfd(e->s).fd, PV_JOURNAL_NAME, err) < 0 ||
+            pv_journal_put_plan(&first, e->plan, err) < 0 || pv_journal_flush(&first, err) < 0)
+                return -1;
+        if (!e->freezer && fsync(first.fd) < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "sync the journal");
+        return pv_pending_set(e->s, err); /* copies beside the target are somebody's to remove, too */
+}
+
+/* The copies are made before anything of the upper is opened up for a mark: they have the modes as they are. */
+static int prepare_copies(struct pv_engine *e, struct pv_err *err)
+{
+        const size_t for_copies = e->plan->n_access;
+        if (e->freezer)
+                pv_build_access_for_marks(e);
+        const size_t for_marks = e->plan->n_access;
+        if (write_first_journal(e, err) < 0)
+                return -1;
+        e->plan->n_access = for_copies;
+        int r = make_copies(e, err);
+        e->plan->n_access = for_marks;
+        if (r < 0 || (e->freezer && mark_directories(e, err) < 0))
+                return -1;
+        pv_build_forget_access(e->plan, for_copies);
+        return 0;
 }
 
 /*
@@ -229,21 +272,8 @@ static int write_journal(struct pv_engine *e, const struct pv_batch_source *sour
 {
         int dir = pv_stage_dirfd(e->s).fd;
         pv_auto_journal j = PV_JOURNAL_INIT;
-        if (pv_build_access(e, err) < 0)
+        if (pv_build_access(e, err) < 0 || (pv_build_has_copies(e->plan) && prepare_copies(e, err) < 0))
                 return -1;
-        if (pv_build_has_copies(e->plan)) {
-                pv_auto_journal first = PV_JOURNAL_INIT;
-                if (pv_journal_create(&first, dir, PV_JOURNAL_NAME, err) < 0 ||
-                    pv_journal_put_plan(&first, e->plan, err) < 0 || pv_journal_flush(&first, err) < 0)
-                        return -1;
-                if (!e->freezer && fsync(first.fd) < 0)
-                        return pv_err_set(err, PV_ERR_SYS, errno, "sync the journal");
-                if (pv_pending_set(e->s, err) < 0) /* copies beside the target are somebody's to remove, too */
-                        return -1;
-                if (pv_access_open(e, PV_ACCESS_BEFORE, err) < 0 || pv_build_copies(e, err) < 0 ||
-                    pv_access_restore(e, PV_ACCESS_BEFORE, err) < 0)
-                        return -1;
-        }
         if (e->freezer && let_go(e, source->changes, err) < 0)
                 return -1;
         if (pv_journal_create(&j, dir, PV_JOURNAL_NEW, err) < 0 || pv_journal_put_plan(&j, e->plan, err) < 0 ||

@@ -223,6 +223,26 @@ static int being_removed(const struct pv_stage *s, struct pv_err *err)
         return pv_err_hint(err, "drop it again");
 }
 
+/*
+ * A removal that was cut short just before its end leaves an empty directory, without even the lock: that is made anew
+ * by who may remove the rest.
+ */
+static int open_lock_of_rest(struct pv_stage *s, enum pv_stage_lock lock, struct pv_err *err)
+{
+        pv_auto_fd fd = openat(s->fd.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        pv_auto_dir d = fd >= 0 ? fdopendir(fd) : NULL;
+        if (!d)
+                return -1;
+        (void)pv_fd_steal(&fd);
+        for (struct dirent *e; (e = readdir(d));)
+                if (!pv_streq(e->d_name, ".") && !pv_streq(e->d_name, ".."))
+                        return -1;
+        pv_err_clear(err);
+        if (lock == PV_STAGE_LOOK || lock == PV_STAGE_DECIDE)
+                return being_removed(s, err);
+        return open_lock(s, O_CREAT, err);
+}
+
 static void open_targets(struct pv_stage *s)
 {
         for (size_t i = 0; i < s->n_roots; i++) /* a real path: a link in its place now is not what was staged */
@@ -353,7 +373,8 @@ static int take_decide(struct pv_stage *s, enum pv_stage_lock lock, struct pv_er
 int pv_stage_open(const char *dir, enum pv_stage_lock lock, struct pv_stage **out, struct pv_err *err)
 {
         pv_auto_stage s = pv_stage_new();
-        if (open_dir(s, dir, err) < 0 || open_lock(s, 0, err) < 0)
+        if (open_dir(s, dir, err) < 0 ||
+            (open_lock(s, 0, err) < 0 && (err->sys != ENOENT || open_lock_of_rest(s, lock, err) < 0)))
                 return -1;
         if ((lock == PV_STAGE_TAKE || lock == PV_STAGE_DISCARD) && take_lock(s, err) < 0)
                 return -1;
