@@ -144,7 +144,9 @@ def test_a_tree_deeper_than_any_path_is_refused_and_can_be_left_and_dropped(pvis
     was = tree.snapshot(plain)
     pvisor("run", "--stage", "--", "/usr/bin/python3", "-c", "open('new', 'w')\n" + DEEP % 100, cwd=plain)
     for how in (["--all"], ["--path", "n" * 59]):
-        assert "too long" in pvisor("apply", *how, cwd=plain, code=3).err
+        refused = pvisor("apply", *how, cwd=plain, code=3).err
+        assert "too long" in refused and "--exclude" in refused
+        assert "changed on the host" not in refused and "--overwrite" not in refused
         tree.assert_same(was, tree.snapshot(plain))
     for how, came in ((["--path", "new"], ["new"]), (["--all", "--exclude", "n*/**"], ["new", "n" * 59])):
         pvisor("apply", *how, cwd=plain)
@@ -270,6 +272,25 @@ def test_undo_knows_hard_links_that_landed_again(agent, pvisor, workspace, envir
     pvisor("apply", "--all", cwd=workspace)
     (workspace / "README.md").write_text("the person's\n")
     assert "changed on the host" in pvisor("undo", cwd=workspace, code=3).err
+
+
+def test_undo_says_that_the_workspace_is_gone(agent, pvisor, workspace):
+    agent("echo more >> README.md")
+    job = apply_json(pvisor, workspace, "--all")["job"]
+    workspace.rename(workspace.with_name("elsewhere"))
+    refused = pvisor("undo", job, cwd=workspace.parent, code=1).err
+    assert f"{workspace}: No such file or directory" in refused and "descriptor" not in refused
+    workspace.with_name("elsewhere").rename(workspace)
+    pvisor("undo", job, cwd=workspace)
+
+
+def test_what_was_tried_is_not_hinted_at_again(agent, pvisor, workspace):
+    agent("echo more >> docs/guide.txt")
+    (workspace / "docs").rename(workspace / "moved")
+    (workspace / "docs").write_text("the person's\n")
+    refused = pvisor("apply", "--path", "docs/guide.txt", "--overwrite", "docs/guide.txt", cwd=workspace, code=3).err
+    assert "a directory above it was removed or replaced" in refused
+    assert "--overwrite" not in refused and "--exclude" in refused and "pvisor drop" in refused
 
 
 def test_undo_of_batches_newest_first(agent, pvisor, workspace):

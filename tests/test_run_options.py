@@ -59,6 +59,13 @@ def test_a_limit_with_which_no_program_starts_is_refused_with_the_least(refused,
     plan("--safe", option, least)
 
 
+@pytest.mark.parametrize("place", ["/etc/shadow", "/usr/no-such-directory/shadow"])
+def test_a_mount_that_can_have_no_place_is_refused(pvisor, workspace, place):
+    result = pvisor("run", "--safe", "--mount", f"/etc/passwd:{place}:read", "--", "echo", "ran", cwd=workspace, code=2)
+    said = result.err
+    assert result.out == "" and f"nothing can be mounted at {place}" in said and "hint:" in said
+
+
 def test_programs_start_with_the_least_open_files(pvisor, workspace):
     assert pvisor("run", "-q", "--safe", "--max-open-files", "16", "--", "echo", "here", cwd=workspace).out == "here\n"
 

@@ -54,6 +54,16 @@ static void forget_parent(struct build *b)
         b->parent_path = NULL;
 }
 
+/* Of a mount that a person asked for: it is seen here first, where its place is made. */
+static int no_place(const char *dst, int why, struct pv_err *err)
+{
+        if (why != EROFS)
+                return pv_err_set(err, PV_ERR_SYS, why, "make the place of %s", dst);
+        (void)pv_err_set(err, PV_ERR_USAGE, 0,
+                         "nothing can be mounted at %s: the command has no such path, and may make none there", dst);
+        return pv_err_hint(err, "--mount SRC:DST:read with a DST elsewhere shows it");
+}
+
 /* Opens dst's parent directory in the view, making what is missing on the way. Borrowed, until the next one is opened. */
 static int open_parent(struct build *b, const char *dst, const char **name, int *out, struct pv_err *err)
 {
@@ -75,7 +85,7 @@ static int open_parent(struct build *b, const char *dst, const char **name, int 
                 at.fd = next;
         }
         if (at.fd < 0) {
-                (void)pv_err_set(err, PV_ERR_SYS, errno, "make the place of %s", dst);
+                (void)no_place(dst, errno, err);
                 return -1;
         }
         forget_parent(b);
@@ -97,7 +107,7 @@ static int make_point(struct build *b, const char *dst, bool dir, mode_t mode, i
         int why = made < 0 ? errno : 0;
         int fd = pv_path_openat(parent, name, O_PATH | (dir ? O_DIRECTORY : O_NOFOLLOW), 0);
         if (fd < 0)
-                return pv_err_set(err, PV_ERR_SYS, errno == ENOENT && why ? why : errno, "make the place of %s", dst);
+                return no_place(dst, errno == ENOENT && why ? why : errno, err);
         *out = fd;
         return 0;
 }

@@ -116,6 +116,13 @@ static int hint_at_ways_out(const struct pv_decision *d, const struct pv_apply_r
         const char *id = d->job->id;
         if (r->partly)
                 return pv_err_hint(err, "pvisor review %s shows what is left", id);
+        if (r->n_blocked)
+                return pv_err_hint(err, "--exclude PATTERN leaves out what cannot be applied; it stays staged");
+        if (w->overwrite.n)
+                return pv_err_hint(err,
+                                   "pvisor apply %s --all --exclude PATTERN takes the rest; pvisor drop %s --path PATH "
+                                   "keeps yours",
+                                   id, id);
         if (w->markers)
                 return pv_err_hint(err, "pvisor apply %s --overwrite PATH takes the job's and keeps yours for undo",
                                    id);

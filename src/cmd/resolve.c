@@ -89,12 +89,14 @@ static int decide_each(struct resolving *r, struct pv_err *err)
                 const char *why = NULL;
                 if (!d->selected[i] || pv_change_check(d->stage, c, &why))
                         continue;
-                if (c->flags & PV_CHANGE_BLOCKED)
+                if (c->flags & PV_CHANGE_BLOCKED) {
                         refuse(r, c, c->why);
-                else if (r->overwrite && r->overwrite[i] == PV_LEFT_NOT)
+                        r->refused->n_blocked++;
+                } else if (r->overwrite && r->overwrite[i] == PV_LEFT_NOT) {
                         (void)add(r, c, PV_WAY_OVERWRITTEN);
-                else if (try_merge(r, c, why, err) < 0)
+                } else if (try_merge(r, c, why, err) < 0) {
                         return -1;
+                }
         }
         return 0;
 }

@@ -203,8 +203,12 @@ int pv_apply(struct pv_stage *s, struct pv_changes *changes, const bool *selecte
         case PV_PUBLISHED:
                 return 0;
         case PV_PUBLISH_CONFLICT:
-                return pv_err_set(err, PV_ERR_CONFLICT, 0, "apply: %zu path%s changed on the host%s",
-                                  result->n_conflicts, result->n_conflicts == 1 ? "" : "s",
+                return pv_err_set(err, PV_ERR_CONFLICT, 0, "apply: %zu path%s %s%s", result->n_conflicts,
+                                  result->n_conflicts == 1 ? "" : "s",
+                                  result->n_blocked == 0 ? "changed on the host"
+                                  : result->n_blocked == result->n_conflicts
+                                          ? "cannot be applied"
+                                          : "changed on the host or cannot be applied",
                                   result->partly ? "; some of its versions stayed" : "; nothing was applied");
         case PV_PUBLISH_RETRY:
                 return pv_err_set(err, PV_ERR_SYS, EXDEV, "apply: the target takes no renames");

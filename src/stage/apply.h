@@ -37,9 +37,10 @@ struct pv_apply_result {
         size_t applied; /* paths */
         struct pv_conflict *conflicts;
         size_t n_conflicts;
-        bool weaker; /* some path went by copy and link + rename: recorded */
-        bool partly; /* the host wrote during the rollback: its versions stay, conflicts lists them */
-        bool moved;  /* PV_ERR_BUSY: what is selected belongs, since it was looked at, together with more */
+        size_t n_blocked; /* of them, what nobody could apply: the host changed nothing */
+        bool weaker;      /* some path went by copy and link + rename: recorded */
+        bool partly;      /* the host wrote during the rollback: its versions stay, conflicts lists them */
+        bool moved;       /* PV_ERR_BUSY: what is selected belongs, since it was looked at, together with more */
 };
 void pv_apply_result_fini(struct pv_apply_result *r);
 

@@ -415,6 +415,7 @@ static int add_selected(struct builder *b, size_t i, struct pv_err *err)
         if (c->flags &
             PV_CHANGE_BLOCKED) { /* also below a directory that is made now, where nothing is to be checked */
                 pv_result_conflict(b->e->result, c->root, c->path, c->why);
+                b->e->result->n_blocked++;
                 return 0;
         }
         if (inside_tree(b, c))

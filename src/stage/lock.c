@@ -53,6 +53,8 @@ static int compare_fds(const void *a, const void *b)
 
 int pv_target_lock(struct pv_stage *s, struct pv_target_lock *out, struct pv_err *err)
 {
+        if (pv_stage_require_targets(s, err) < 0)
+                return -1;
         pv_auto_target_lock l = { .fd = pv_calloc(pv_stage_n_roots(s), sizeof *l.fd) };
         for (size_t i = 0; i < pv_stage_n_roots(s); i++) {
                 int fd = openat(pv_stage_target(s, i).fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
