@@ -53,6 +53,15 @@ def test_caches_outlive_a_run_and_are_the_workspaces_own(safe, npm, make_workspa
     assert sorted(record(environment)["plan"]["controls"]["kept"]["caches"]) == [".cache", ".npm"]
 
 
+def test_a_profile_has_caches_of_its_own(safe, npm):
+    """What a run without an agent's login left there is not what a run with it executes."""
+    script = "cat ~/.cache/tool 2>/dev/null; echo {} > ~/.cache/tool"
+    for options, name in (([], "none"), (["--profile", "claude"], "claude"), (["--profile", "codex"], "codex")):
+        assert safe(script.format(name), *options) == ""
+    for options, name in (([], "none"), (["--profile", "none"], "none"), (["--profile", "claude"], "claude")):
+        assert safe(script.format(name), *options) == f"{name}\n"
+
+
 def test_the_hosts_caches_are_under_them_and_stay_as_they_are(safe, npm, home):
     (home / ".npm/_cacache").mkdir(parents=True)
     (home / ".npm/_cacache/old").write_text("host\n")

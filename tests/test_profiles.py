@@ -394,6 +394,26 @@ def test_the_default_store_is_hidden_when_another_is_in_use(pvisor, workspace, h
                                             env=other, code=2).err
 
 
+@pytest.mark.parametrize("place", [".cache/tools", ".npm/_npx/1", ".claude/local", "shared/bin"])
+def test_a_program_where_runs_write_gets_no_profile_by_its_name(pvisor, agent, workspace, home, place):
+    script = "echo ${CLAUDE_CONFIG_DIR:-none}"
+    agent("claude", script)
+    (home / place).mkdir(parents=True)
+    planted = home / place / "claude"
+    planted.write_text(f"#!/bin/sh\n{script}\n")
+    planted.chmod(0o755)
+    (home / "way").symlink_to(planted.parent)
+    (home / "tools/link").mkdir()
+    (home / "tools/link/claude").symlink_to("../../way/claude")
+    mount = ["--mount", f"{home}/shared:write"] if place.startswith("shared") else []
+    for program in (planted, home / "way/claude", home / "tools/link/claude"):
+        result = pvisor("run", "--safe", *mount, "--", program, cwd=workspace, code=None)
+        assert "gets no profile by its name" in result.err and "/.claude" not in result.out
+    assert pvisor("run", "--safe", *mount, "--", "claude", cwd=workspace).out == f"{home}/.claude\n"
+    named = pvisor("run", "--safe", *mount, "--profile", "claude", "--", planted, cwd=workspace, code=None)
+    assert "no profile" not in named.err and (place == ".claude/local" or named.out == f"{home}/.claude\n")
+
+
 # ---- logging in ----
 
 def test_a_login_fills_the_state(pvisor, agent, workspace, profile, environment):

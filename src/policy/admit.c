@@ -161,7 +161,6 @@ static int find_profile(struct admission *a, char **path, struct pv_err *err)
         const struct pv_request *r = a->request;
         const struct pv_plan *p = a->plan;
         char *const *env = a->around->environment;
-        bool in_workspace = false;
         pv_auto_profile_places places = { 0 };
         if (r->profile ? pv_streq(r->profile, "none") : !r->safe)
                 return 0;
@@ -171,13 +170,7 @@ static int find_profile(struct admission *a, char **path, struct pv_err *err)
         }
         pv_profile_places_find(pv_env_get(env, "XDG_CONFIG_HOME"), p->home, &places);
         if (!r->profile) {
-                *path = pv_profile_of_program(&places, p->argv[0], pv_env_get(env, "PATH"), p->workspace,
-                                              &in_workspace);
-                if (in_workspace)
-                        note(a,
-                             "%s lies in the workspace: it gets no profile by its name (--profile %s gives it that "
-                             "one)",
-                             p->argv[0], base_name(p->argv[0]));
+                *path = pv_profile_of_program(&places, p->argv[0]);
                 return 0;
         }
         *path = pv_profile_find(&places, r->profile);
@@ -205,6 +198,34 @@ static void switch_inner_sandbox_off(struct pv_plan *p, const struct pv_profile 
         pv_plan_set_argv(p, argv.v);
 }
 
+/* A program that an earlier command may have put where it is would be given the agent's login by its name alone. */
+static bool may_be_planted(struct admission *a)
+{
+        const struct pv_plan *p = a->plan;
+        const struct pv_request *r = a->request;
+        pv_auto_strv dirs = { 0 };
+        pv_strv_add(&dirs, p->workspace);
+        pv_kept_list(p->home, a->profile, &dirs);
+        for (size_t i = 0; i < r->mount.n; i++) {
+                struct pv_mount m = { 0 };
+                struct pv_err later = PV_ERR_INIT; /* a wrong one is refused where mounts are added */
+                if (pv_grant_parse_mount(r->mount.v[i], p->home, &m, &later) < 0)
+                        continue;
+                if (m.access != PV_MOUNT_READ) {
+                        pv_strv_add(&dirs, m.src);
+                        pv_strv_add(&dirs, m.dst);
+                }
+                free(m.src);
+                free(m.dst);
+        }
+        const char *in = pv_profile_leads_through(p->argv[0], pv_env_get(a->around->environment, "PATH"), &dirs);
+        if (in)
+                note(a, "%s lies in %s%s: it gets no profile by its name (--profile %s gives it that one)", p->argv[0],
+                     pv_streq(in, p->workspace) ? "the workspace" : in,
+                     pv_streq(in, p->workspace) ? "" : ", where runs may write", base_name(p->argv[0]));
+        return in;
+}
+
 static int choose_profile(struct admission *a, struct pv_err *err)
 {
         pv_auto_free char *path = NULL;
@@ -216,6 +237,11 @@ static int choose_profile(struct admission *a, struct pv_err *err)
         *strrchr(name, '.') = '\0';
         if (pv_profile_load(path, name, &a->profile, err) < 0)
                 return -1;
+        if (!a->request->profile && may_be_planted(a)) {
+                pv_profile_free(a->profile);
+                a->profile = NULL;
+                return 0;
+        }
         pv_profile_put(a->profile, a->plan);
         switch_inner_sandbox_off(a->plan, a->profile);
         return 0;

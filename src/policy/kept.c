@@ -44,11 +44,13 @@ char *pv_kept_caches(const char *store)
         return pv_path_join(store, "caches");
 }
 
-char *pv_kept_caches_of(const char *store, const char *workspace)
+char *pv_kept_caches_of(const char *store, const char *workspace, const char *profile)
 {
         unsigned char hash[PV_SHA256_SIZE];
         char hex[2 * 16 + 1];
-        pv_sha256_bytes(workspace, strlen(workspace), hash);
+        pv_auto_str key = { 0 };
+        pv_str_putf(&key, "%s//%s", workspace, profile ? profile : "none"); /* "//" is in no normalised path */
+        pv_sha256_bytes(key.s, key.len, hash);
         pv_hex(hash, 16, hex);
         return pv_strf("%s/caches/%s", store, hex);
 }
@@ -227,7 +229,7 @@ void pv_kept_add_caches(struct pv_plan *plan, const struct pv_profile *profile, 
 {
         if (plan->home_mode != PV_HOME_COW || !store)
                 return;
-        plan->cache_dir = pv_kept_caches_of(store, plan->workspace);
+        plan->cache_dir = pv_kept_caches_of(store, plan->workspace, profile ? profile->name : NULL);
         for (size_t i = 0; i < sizeof caches / sizeof *caches; i++)
                 add_cache(plan, caches[i].path,
                           exists(plan->workspace, caches[i].sign) || (profile && pv_streq(caches[i].path, ".cache")),
@@ -236,6 +238,16 @@ void pv_kept_add_caches(struct pv_plan *plan, const struct pv_profile *profile, 
                 add_cache(plan, profile->caches.v[i], true, true);
         if (plan->caches.n == 0)
                 pv_plan_forget_caches(plan);
+}
+
+void pv_kept_list(const char *home, const struct pv_profile *profile, struct pv_strv *out)
+{
+        const struct pv_strv *const lists[] = { &profile->state, &profile->caches };
+        for (size_t i = 0; i < sizeof caches / sizeof *caches; i++)
+                pv_strv_take(out, pv_path_join(home, caches[i].path));
+        for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+                for (size_t k = 0; k < lists[i]->n; k++)
+                        pv_strv_take(out, pv_path_join(home, lists[i]->v[k]));
 }
 
 /*

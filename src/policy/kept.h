@@ -4,7 +4,8 @@
  * pVisor's own, below its store, which no program of the host reads:
  *
  *   agents/NAME/REL        an agent's state: the directory ~/REL, one for all runs of the agent
- *   caches/HASH/upper/REL  caches: a layer over the host's ~/REL, one for each workspace
+ *   caches/HASH/upper/REL  caches: a layer over the host's ~/REL, one for each workspace and profile, so that
+ *                          what a run without an agent's login left is never executed by one that has it
  *
  * Only what a profile names, or what is known to be a cache and is in use here, is taken.
  */
@@ -31,14 +32,20 @@ void pv_kept_add_profile(struct pv_plan *plan, const struct pv_profile *profile,
  */
 void pv_kept_add_caches(struct pv_plan *plan, const struct pv_profile *profile, const char *store);
 
+/* The directories of home that runs with this profile may keep: programs there may be an earlier run's work. */
+void pv_kept_list(const char *home, const struct pv_profile *profile, struct pv_strv *out);
+
 /*
  * In an empty HOME: the toolchains that PATH names a directory of (~/.cargo for ~/.cargo/bin), whole, since what lies in
  * their bin directories leads to the rest of them. path_list: the person's PATH or NULL.
  */
 void pv_kept_add_toolchains(struct pv_plan *plan, const char *path_list);
 
-/* The directory of a workspace's caches, and that of all. The caller's. */
-char *pv_kept_caches_of(const char *store, const char *workspace);
+/*
+ * The directory of the caches that runs with this profile (NULL: without one) have of a workspace, and that of all. The
+ * caller's.
+ */
+char *pv_kept_caches_of(const char *store, const char *workspace, const char *profile);
 char *pv_kept_caches(const char *store);
 
 /* The directory of an agent's state. The caller's. */

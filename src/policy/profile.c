@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <dirent.h>
+#include <limits.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,7 @@
 
 #define NAME_MAX_TEXT 64
 #define SUFFIX        ".yaml"
+#define STEPS_MAX     4096 /* of a path with its links: more is a loop */
 
 void pv_profile_free(struct pv_profile *p)
 {
@@ -301,25 +303,63 @@ static char *find_program(const char *program, const char *path_list)
         return NULL;
 }
 
-/* Whether a program lies in the workspace: the file, or the link to it that was found. */
-static bool lies_in(const char *program, const char *path_list, const char *workspace)
+static const char *place_of(const char *path, const struct pv_strv *places)
 {
-        pv_auto_free char *path = find_program(program, path_list);
-        if (!path)
-                return false;
-        pv_auto_free char *real = realpath(path, NULL);
-        *strrchr(path, '/') = '\0';
-        pv_auto_free char *dir = realpath(*path ? path : "/", NULL);
-        return (real && pv_path_is_within(real, workspace)) || (dir && pv_path_is_within(dir, workspace));
+        for (size_t i = 0; i < places->n; i++)
+                if (pv_path_is_within(path, places->v[i]))
+                        return places->v[i];
+        return NULL;
 }
 
-char *pv_profile_of_program(const struct pv_profile_places *places, const char *program, const char *path_list,
-                            const char *workspace, bool *in_workspace)
+/*
+ * One step of a path: *at goes to its component, *rest becomes what is left, a link's target before it. The place that
+ * the component itself lies in, or NULL.
+ */
+static const char *step(char **at, char **rest, const struct pv_strv *places)
+{
+        char target[PATH_MAX];
+        const char *from = *rest + strspn(*rest, "/");
+        size_t n = strcspn(from, "/");
+        pv_auto_free char *name = pv_strndup(from, n);
+        pv_auto_free char *next = pv_path_join(*at, name);
+        pv_auto_free char *clean = pv_path_normalise(next);
+        const char *found = place_of(clean, places);
+        ssize_t len = readlink(next, target, sizeof target - 1);
+        char *left = len < 0 ? pv_strdup(from + n) : pv_strf("%.*s%s", (int)len, target, from + n);
+        free(*rest);
+        *rest = left;
+        if (len < 0) {
+                free(*at);
+                *at = pv_steal(&clean);
+        } else if (target[0] == '/') {
+                free(*at);
+                *at = pv_strdup("/");
+        }
+        return found;
+}
+
+/* The one of places that a program's path leads through: the file or any link on the way to it; or NULL. */
+static const char *leads_through(const char *path, const struct pv_strv *places)
+{
+        pv_auto_free char *cwd = getcwd(NULL, 0);
+        pv_auto_free char *at = pv_strdup(path[0] == '/' || !cwd ? "/" : cwd);
+        pv_auto_free char *rest = pv_strdup(path);
+        const char *found = place_of(at, places);
+        for (int steps = 0; !found && rest[strspn(rest, "/")] && steps < STEPS_MAX; steps++)
+                found = step(&at, &rest, places);
+        return found;
+}
+
+char *pv_profile_of_program(const struct pv_profile_places *places, const char *program)
 {
         const char *slash = strrchr(program, '/');
-        pv_auto_free char *path = pv_profile_find(places, slash ? slash + 1 : program);
-        *in_workspace = path && workspace && lies_in(program, path_list, workspace);
-        return *in_workspace ? NULL : pv_steal(&path);
+        return pv_profile_find(places, slash ? slash + 1 : program);
+}
+
+const char *pv_profile_leads_through(const char *program, const char *path_list, const struct pv_strv *dirs)
+{
+        pv_auto_free char *path = find_program(program, path_list);
+        return path ? leads_through(path, dirs) : NULL;
 }
 
 static void copy_list(struct pv_strv *to, const struct pv_strv *from)

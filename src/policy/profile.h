@@ -62,12 +62,14 @@ char *pv_profile_find(const struct pv_profile_places *places, const char *name);
 /* Names of all, sorted, those of the person and of the installation once. */
 void pv_profile_list(const struct pv_profile_places *places, struct pv_strv *names);
 
+/* The profile's file of a program by the base name of argv[0], the caller's; NULL: there is none. */
+char *pv_profile_of_program(const struct pv_profile_places *places, const char *program);
+
 /*
- * The profile of a program by the base name of argv[0], or NULL. A program that lies in the workspace has none, since
- * it may be an earlier command's work: *in_workspace says so.
+ * The one of dirs (real paths) that a program, named or found in path_list, lies in, itself or a link on the way to it;
+ * or NULL. Where earlier commands could write, it may be their work: it has no profile by its name.
  */
-char *pv_profile_of_program(const struct pv_profile_places *places, const char *program, const char *path_list,
-                            const char *workspace, bool *in_workspace);
+const char *pv_profile_leads_through(const char *program, const char *path_list, const struct pv_strv *dirs);
 
 /* What the plan keeps of it. */
 void pv_profile_put(const struct pv_profile *profile, struct pv_plan *plan);

@@ -60,14 +60,19 @@ static void test_fields(void **state)
 static void test_programs(void **state)
 {
         struct pv_profile_places places = { 0 };
-        bool in_workspace = true;
         pv_auto_free char *own = pv_path_join(top, "profiles"), *ws = pv_path_join(top, "ws");
         pv_auto_free char *bin = pv_path_join(top, "bin");
         free(put("profiles/tool.yaml", "about: x\n", 0600));
         free(put("bin/tool", "", 0700));
         pv_auto_free char *inside = put("ws/bin/tool", "", 0700);
         pv_auto_free char *outer = pv_path_join(bin, "tool");
+        pv_auto_free char *chain = pv_path_join(top, "bin/chain"), *link = pv_path_join(top, "ws/link");
+        pv_auto_strv dirs = { 0 };
+        pv_strv_add(&dirs, ws);
         places.own = own;
+        assert_int_equal(symlink(outer, link), 0);
+        assert_int_equal(symlink("../ws/link", chain), 0);
+        assert_string_equal(pv_profile_leads_through(chain, NULL, &dirs), ws); /* out of the workspace again */
         pv_auto_free char *first = pv_strf("%s:%s/bin", bin, ws), *second = pv_strf("%s/bin:%s", ws, bin);
         const struct {
                 const char *program, *path;
@@ -78,10 +83,10 @@ static void test_programs(void **state)
                 { "tool", NULL, true, false },
         };
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-                pv_auto_free char *found =
-                        pv_profile_of_program(&places, cases[i].program, cases[i].path, ws, &in_workspace);
-                assert_int_equal(found != NULL, cases[i].found);
-                assert_int_equal(in_workspace, cases[i].inside);
+                pv_auto_free char *found = pv_profile_of_program(&places, cases[i].program);
+                const char *in = pv_profile_leads_through(cases[i].program, cases[i].path, &dirs);
+                assert_int_equal(found && !in, cases[i].found);
+                assert_int_equal(in != NULL, cases[i].inside);
         }
 }
 
