@@ -132,7 +132,7 @@ static void take(struct pv_carry_ref *r)
 static int decide_branch(struct pv_carry *c, struct pv_carry_ref *r, const char *was, const struct pv_carry_options *o,
                          struct pv_err *err)
 {
-        bool forward, host_forward = true, behind;
+        bool forward, host_forward = true, behind = false;
         bool host_moved = was && !pv_streq(was, r->old_id);
         if (!*r->old_id) {
                 if (was && *was)
@@ -146,7 +146,7 @@ static int decide_branch(struct pv_carry *c, struct pv_carry_ref *r, const char 
                 return 0;
         }
         if (is_ancestor(c, r->old_id, r->new_id, &forward, err) < 0 ||
-            is_ancestor(c, r->new_id, r->old_id, &behind, err) < 0 ||
+            (!forward && is_ancestor(c, r->new_id, r->old_id, &behind, err) < 0) ||
             (host_moved && is_ancestor(c, was, r->old_id, &host_forward, err) < 0))
                 return -1;
         if (forward && (!host_moved || host_forward))
