@@ -330,6 +330,115 @@ def test_host_in_the_middle_of_a_merge(repo):
     assert (repo.path / ".git/MERGE_HEAD").exists()
 
 
+@pytest.fixture
+def side(repo):
+    """main and side both change the first line of a file."""
+    def diverge(name, text):
+        (repo.path / "docs/guide.txt").write_text(text)
+        repo.git("commit", "-qam", name)
+    repo.git("checkout", "-q", "-b", "side")
+    diverge("Side", "theirs")
+    repo.git("checkout", "-q", "main")
+    diverge("Main", "ours")
+    return repo
+
+
+@pytest.mark.parametrize("how", ["--merge", "--apply"])
+def test_a_branch_that_is_being_rebased_does_not_move_under_it(side, how):
+    side.agent("echo 1 >> README.md; git commit -qam One")
+    side.git("rebase", "-q", how, "side", code=1)
+    before = side.git("rev-parse", "main")
+    assert "is checked out here" not in side.commits("--branch", "main", code=3).err
+    out = side.commits().out
+    assert "since main is in a rebase or bisect that is under way here" in out
+    assert side.git("rev-parse", "main") == before
+    side.git("rebase", "--abort")
+    assert side.subjects() == ["Main", "First"] and side.status() == []
+    [aside] = [r for r in side.refs() if "/pvisor/" in r]
+    assert side.subjects(aside) == ["One", "Main", "First"]
+    side.commits()  # once nothing is under way it moves after all
+    assert side.subjects() == ["One", "Main", "First"] and side.status() == []
+    side.check()
+
+
+def test_other_branches_move_during_a_rebase(side):
+    side.agent("git checkout -q -b fresh; echo 1 >> README.md; git commit -qam One; git checkout -q main")
+    side.git("rebase", "-q", "side", code=1)
+    assert "fresh new +1" in side.commits().out
+    side.git("rebase", "--abort")
+    assert side.subjects("fresh") == ["One", "Main", "First"] and not [r for r in side.refs() if "/pvisor/" in r]
+    side.check()
+
+
+def test_a_branch_that_another_worktree_rebases_or_a_rebase_will_move_does_not_move(side, temporary):
+    linked = temporary / "linked"
+    side.git("branch", "below", "side~1")
+    side.git("branch", "top", "side")
+    side.git("branch", "middle", "side")
+    side.git("worktree", "add", "-q", str(linked), "top")
+    side.agent("""
+    for b in top middle below; do git update-ref refs/heads/$b $(git commit-tree -m $b -p $b $b^{tree}); done
+    """)
+    side.git("rebase", "-q", "--update-refs", "main", cwd=linked, code=1)
+    report = {r["name"].rpartition("/")[2]: r for r in side.references()}
+    assert report["top"]["aside"] and report["middle"]["aside"] and not report["below"]["aside"]
+    assert "is under way here" in report["top"]["why"] and "is under way here" in report["middle"]["why"]
+    side.git("rebase", "--abort", cwd=linked)
+    assert side.subjects("top")[0] == side.subjects("middle")[0] == "Side" and side.subjects("below")[0] == "below"
+    side.check()
+
+
+def test_a_branch_that_is_being_bisected_does_not_move(repo):
+    for n in range(4):
+        repo.git("commit", "-q", "--allow-empty", "-m", str(n))
+    repo.agent("echo 1 >> README.md; git commit -qam One")
+    repo.git("bisect", "start", "HEAD", "HEAD~4")
+    assert "is under way here" in repo.commits().out
+    repo.git("bisect", "reset")
+    assert repo.subjects()[0] == "3" and repo.status() == []
+    repo.check()
+
+
+def test_a_head_that_a_bisect_has_detached_does_not_move(repo):
+    for n in range(4):
+        repo.git("commit", "-q", "--allow-empty", "-m", str(n))
+    repo.git("bisect", "start", "HEAD", "HEAD~4")
+    here = repo.git("rev-parse", "HEAD")
+    repo.agent("echo 1 >> README.md; git commit -qam One")
+    [ref] = repo.references()
+    assert ref["aside"] and "is under way here" in ref["why"]
+    assert repo.git("rev-parse", "HEAD") == here and repo.status() == []
+    repo.git("bisect", "reset")
+    repo.check()
+
+
+def test_what_the_host_reset_away_can_be_had_again(repo):
+    repo.agent("echo 1 >> README.md; git commit -qam One")
+    repo.commits()
+    repo.git("reset", "-q", "--hard", "HEAD~1")
+    [ref] = repo.references("--dry-run")
+    assert ref["aside"] and ref["why"] == "was moved here meanwhile"
+    repo.commits("--branch", "again")
+    assert repo.subjects("again") == ["One", "First"]
+    assert "no commits to bring over" in repo.commits().out
+    repo.git("branch", "-q", "-D", "again")
+    repo.git("reflog", "expire", "--expire=now", "--all")
+    repo.git("gc", "-q", "--prune=now")
+    [ref] = repo.references("--rewritten")
+    assert ref["aside"] and repo.subjects(ref["to"]) == ["One", "First"]
+    assert repo.subjects() == ["First"] and repo.status() == []
+    assert "no commits to bring over" in repo.commits().out
+    repo.check()
+
+
+def test_what_the_host_reset_away_and_the_job_never_made_stays_away(repo):
+    repo.git("commit", "-q", "--allow-empty", "-m", "Second")
+    repo.agent("echo 1 >> README.md")
+    repo.git("reset", "-q", "--hard", "HEAD~1")
+    assert "no commits to bring over" in repo.commits().out
+    assert list(repo.refs()) == ["refs/heads/main"]
+
+
 def test_index_lock_of_the_host_is_waited_for_and_respected(repo):
     repo.agent("echo 1 >> README.md; git commit -qam One")
     lock = repo.path / ".git/index.lock"

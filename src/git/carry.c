@@ -58,6 +58,7 @@ void pv_carry_fini(struct pv_carry *c)
         pv_git_answer_fini(&c->host_text);
         pv_git_answer_fini(&c->job_text);
         pv_strv_fini(&c->elsewhere);
+        pv_strv_fini(&c->held);
         pv_git_host_fini(&c->host);
         *c = (struct pv_carry){ 0 };
 }
@@ -93,14 +94,42 @@ static int add(struct pv_carry *c, const char *name, const char *old_id, const c
         return 0;
 }
 
+/* The host's references lead to it. An object that merely is there still, as after a reset, is not had any more. */
+static int is_reachable(struct pv_carry *c, const char *id, bool *yes, struct pv_err *err)
+{
+        const char *const words[] = {
+                "rev-list", "--max-count=1", id, "--not", "--exclude=refs/pvisor/*", "--all", "--", NULL
+        };
+        const struct pv_git_call call = { .words = words };
+        pv_auto_git_answer a = { 0 };
+        if (pv_git_host_run(&c->host, &call, &a, NULL, err) < 0)
+                return -1;
+        *yes = a.exit_code == 0 && a.len == 0;
+        return 0;
+}
+
+/* The job did not move it, or it was brought over and the host has it yet. */
+static int is_settled(struct pv_carry *c, const struct pv_git_start *start, const char *name, const char *id, bool *yes,
+                      struct pv_err *err)
+{
+        const char *was = pv_carry_at_start(start, name);
+        *yes = was && pv_streq(was, id);
+        if (!*yes || pv_str_has_prefix(name, PV_TAGS) || !pv_tips_find(&start->learned, name))
+                return 0;
+        return is_reachable(c, id, yes, err);
+}
+
 static int compare_refs(struct pv_carry *c, const struct pv_git_start *start, struct pv_err *err)
 {
         for (size_t i = 0; i < c->job_tips.n; i++) {
                 const struct pv_tip *t = &c->job_tips.item[i];
-                const char *host = pv_tips_find(&c->host_tips, t->name), *was = pv_carry_at_start(start, t->name);
-                if ((host && pv_streq(host, t->id)) || (was && pv_streq(was, t->id)))
+                const char *host = pv_tips_find(&c->host_tips, t->name);
+                bool settled;
+                if (host && pv_streq(host, t->id))
                         continue;
-                if (add(c, t->name, host, t->id, err) < 0)
+                if (is_settled(c, start, t->name, t->id, &settled, err) < 0)
+                        return -1;
+                if (!settled && add(c, t->name, host, t->id, err) < 0)
                         return -1;
         }
         for (size_t i = 0; i < c->host_tips.n; i++) {
@@ -125,14 +154,15 @@ static bool is_a_tip(const struct pv_tips *t, const char *id)
 /* Commits on a detached HEAD belong to no branch. */
 static int compare_head(struct pv_carry *c, const struct pv_git_start *start, struct pv_err *err)
 {
-        const char *was = pv_carry_at_start(start, "HEAD");
-        if (c->job_head || !*c->job_head_id || (was && pv_streq(was, c->job_head_id)))
+        bool both = !c->host_head, settled;
+        if (c->job_head || !*c->job_head_id)
                 return 0;
-        bool both = !c->host_head;
         if (both ? pv_streq(c->host_head_id, c->job_head_id)
                  : is_a_tip(&c->job_tips, c->job_head_id) || is_a_tip(&c->host_tips, c->job_head_id))
                 return 0;
-        return add(c, "HEAD", both ? c->host_head_id : NULL, c->job_head_id, err);
+        if (is_settled(c, start, "HEAD", c->job_head_id, &settled, err) < 0)
+                return -1;
+        return settled ? 0 : add(c, "HEAD", both ? c->host_head_id : NULL, c->job_head_id, err);
 }
 
 /* --branch: what the job has checked out, or the one branch that it changed. */

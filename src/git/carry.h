@@ -52,6 +52,7 @@ struct pv_carry {
         char *host_head, *job_head; /* reference that HEAD names; NULL: detached */
         char host_head_id[65], job_head_id[65];
         struct pv_strv elsewhere; /* branches that other work trees of the host have checked out */
+        struct pv_strv held;      /* branches that a rebase or bisect under way on the host will end on */
         char *known;              /* revisions that both sides have: lines "^id" */
         size_t other_refs;        /* of the job, of kinds that are never carried (stash, notes, remotes): changed */
         struct pv_carry_ref *ref;
@@ -90,6 +91,8 @@ int pv_carry_compare(struct pv_carry *c, const struct pv_git_start *start, const
 /* After the import: which reference goes where, and the paths that the checked-out branch's commits change. */
 int pv_carry_decide(struct pv_carry *c, const struct pv_git_start *start, const struct pv_carry_options *o,
                     struct pv_err *err);
+/* Fills held, of all work trees of the repository (carry_busy.c). */
+int pv_carry_read_held(struct pv_carry *c, struct pv_err *err);
 bool pv_carry_any(const struct pv_carry *c); /* some reference is to move */
 const struct pv_carry_ref *pv_carry_here(const struct pv_carry *c);
 

@@ -76,8 +76,8 @@ static void put_aside(struct pv_carry *c, struct pv_carry_ref *r, const char *jo
 
 static bool is_busy(const struct pv_carry *c)
 {
-        static const char *const marks[] = { "MERGE_HEAD",   "CHERRY_PICK_HEAD", "REVERT_HEAD",
-                                             "rebase-merge", "rebase-apply",     "sequencer" };
+        static const char *const marks[] = { "MERGE_HEAD",   "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge",
+                                             "rebase-apply", "sequencer",        "BISECT_START" };
         for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
                 pv_auto_free char *path = pv_path_join(c->host.git_dir, marks[i]);
                 if (access(path, F_OK) == 0)
@@ -93,7 +93,7 @@ bool pv_carry_still_here(const struct pv_carry *c, const char **why)
         struct pv_err ignored = PV_ERR_INIT;
         pv_auto_git_answer a = { 0 };
         if (is_busy(c)) {
-                *why = "a merge, rebase or cherry-pick is under way here";
+                *why = "a merge, rebase, cherry-pick or bisect is under way here";
                 return false;
         }
         *why = "another branch was checked out here meanwhile";
@@ -110,7 +110,7 @@ static void decide_here(struct pv_carry *c, struct pv_carry_ref *r, const char *
         if (!c->job_head || !pv_streq(c->job_head, r->name))
                 put_aside(c, r, job, "is checked out here, and the job's working tree is of something else");
         else if (is_busy(c))
-                put_aside(c, r, job, "a merge, rebase or cherry-pick is under way here");
+                put_aside(c, r, job, "a merge, rebase, cherry-pick or bisect is under way here");
         else
                 r->here = true;
 }
@@ -119,6 +119,8 @@ static void decide_place(struct pv_carry *c, struct pv_carry_ref *r, const char 
 {
         if (pv_strv_has(&c->elsewhere, r->dest))
                 put_aside(c, r, job, "is checked out in another work tree of yours");
+        else if (pv_strv_has(&c->held, r->dest))
+                put_aside(c, r, job, "is in a rebase or bisect that is under way here");
         else if (c->host_head && pv_streq(c->host_head, r->dest))
                 decide_here(c, r, job);
 }
@@ -183,7 +185,7 @@ static int decide_head(struct pv_carry *c, struct pv_carry_ref *r, const char *w
                 return 0;
         r->rewritten = !forward;
         if (is_busy(c))
-                put_aside(c, r, o->job, "a merge, rebase or cherry-pick is under way here");
+                put_aside(c, r, o->job, "a merge, rebase, cherry-pick or bisect is under way here");
         else
                 r->here = true;
         return 0;
@@ -195,6 +197,9 @@ static int decide_named(struct pv_carry *c, struct pv_carry_ref *r, const char *
         bool forward = false;
         if (pv_strv_has(&c->elsewhere, r->dest) || (c->host_head && pv_streq(c->host_head, r->dest)))
                 return pv_err_set(err, PV_ERR_CONFLICT, 0, "--branch %s: is checked out here", branch);
+        if (pv_strv_has(&c->held, r->dest))
+                return pv_err_set(err, PV_ERR_CONFLICT, 0,
+                                  "--branch %s: is in a rebase or bisect that is under way here", branch);
         if (!*r->old_id)
                 return pv_carry_clashes(c, r->dest) && !pv_tips_find(&c->host_tips, r->dest)
                                ? pv_err_set(err, PV_ERR_CONFLICT, 0, "--branch %s: clashes with another name", branch)
@@ -341,6 +346,8 @@ static int list_paths(struct pv_carry *c, const struct pv_carry_ref *r, struct p
 int pv_carry_decide(struct pv_carry *c, const struct pv_git_start *start, const struct pv_carry_options *o,
                     struct pv_err *err)
 {
+        if (pv_carry_read_held(c, err) < 0)
+                return -1;
         for (size_t i = 0; i < c->n_refs; i++) {
                 struct pv_carry_ref *r = &c->ref[i];
                 if (decide_ref(c, r, start, o, err) < 0 || (r->dest && count_commits(c, r, err) < 0))

@@ -129,6 +129,7 @@ void pv_git_start_inherit(int dirfd, int parent_dirfd)
 void pv_git_start_fini(struct pv_git_start *s)
 {
         pv_tips_fini(&s->tips);
+        pv_tips_fini(&s->learned);
         free(s->text);
         *s = (struct pv_git_start){ 0 };
 }
@@ -150,10 +151,24 @@ static void keep_first(struct pv_tips *t)
         t->n = n;
 }
 
+static void add_tip(struct pv_tips *t, const char *id, const char *name)
+{
+        if ((t->n & (t->n - 1)) == 0) /* full: 0 or a power of two */
+                t->item = pv_realloc(t->item, t->n ? 2 * t->n : 1, sizeof *t->item);
+        t->item[t->n++] = (struct pv_tip){ id, name };
+}
+
+static void sort_tips(struct pv_tips *t)
+{
+        if (t->n)
+                qsort(t->item, t->n, sizeof *t->item, by_name_and_place);
+        keep_first(t);
+}
+
 void pv_git_start_read(int dirfd, struct pv_git_start *out)
 {
         struct pv_err ignored = PV_ERR_INIT;
-        size_t len, cap = 0;
+        size_t len;
         *out = (struct pv_git_start){ 0 };
         if (pv_file_read_at(dirfd, REFS_FILE, TEXT_MAX, &out->text, &len, &ignored) < 0)
                 return;
@@ -164,17 +179,16 @@ void pv_git_start_read(int dirfd, struct pv_git_start *out)
                 if (!name)
                         continue;
                 *name++ = '\0';
-                if (!pv_is_object_name(line) && *line != '-')
+                bool learned = *line == '+';
+                const char *id = *line == '-' ? "" : line + learned;
+                if (*id && !pv_is_object_name(id))
                         continue;
-                if (out->tips.n == cap) {
-                        cap = cap ? cap * 2 : 64;
-                        out->tips.item = pv_realloc(out->tips.item, cap, sizeof *out->tips.item);
-                }
-                out->tips.item[out->tips.n++] = (struct pv_tip){ *line == '-' ? "" : line, name };
+                add_tip(&out->tips, id, name);
+                if (learned)
+                        add_tip(&out->learned, id, name);
         }
-        if (out->tips.n)
-                qsort(out->tips.item, out->tips.n, sizeof *out->tips.item, by_name_and_place);
-        keep_first(&out->tips);
+        sort_tips(&out->tips);
+        sort_tips(&out->learned);
 }
 
 int pv_git_start_renew(int dirfd, const struct pv_git_seen *seen, size_t n, struct pv_err *err)
@@ -186,7 +200,7 @@ int pv_git_start_renew(int dirfd, const struct pv_git_seen *seen, size_t n, stru
         if (pv_file_read_at(dirfd, REFS_FILE, TEXT_MAX, &old, &len, &ignored) < 0)
                 return 0;
         for (size_t i = 0; i < n; i++)
-                pv_str_putf(&text, "%s %s\n", *seen[i].id ? seen[i].id : "-", seen[i].name);
+                pv_str_putf(&text, "%s%s %s\n", *seen[i].id ? "+" : "-", seen[i].id, seen[i].name);
         pv_str_put_bytes(&text, old, len);
         return pv_file_write_at(dirfd, REFS_FILE, text.s, text.len, 0600, PV_FILE_REPLACE, err);
 }

@@ -4,6 +4,7 @@
  * meanwhile from one that the job rewrote. Copied as files when a run starts, read when a person decides.
  *
  * The file `refs` of the stage: lines "id name", the first of a name counts; loose references, then packed ones.
+ * Before them, newest first, what landed later or was taken back: "+id name", or "- name" where there is none now.
  */
 #ifndef PV_GIT_START_H
 #define PV_GIT_START_H
@@ -21,7 +22,8 @@ void pv_git_start_inherit(int dirfd, int parent_dirfd);
 
 struct pv_git_start {
         char *text;
-        struct pv_tips tips; /* sorted, borrows from text */
+        struct pv_tips tips;    /* sorted, borrows from text */
+        struct pv_tips learned; /* those of them that landed later or were taken back */
         bool known;
 };
 void pv_git_start_fini(struct pv_git_start *s);
