@@ -291,6 +291,12 @@ def test_what_was_tried_is_not_hinted_at_again(agent, pvisor, workspace):
     refused = pvisor("apply", "--path", "docs/guide.txt", "--overwrite", "docs/guide.txt", cwd=workspace, code=3).err
     assert "a directory above it was removed or replaced" in refused
     assert "--overwrite" not in refused and "--exclude" in refused and "pvisor drop" in refused
+    agent("echo more >> README.md; echo more >> src/main.py")
+    for name in ("README.md", "src/main.py"):
+        (workspace / name).write_text("the person's\n")
+    refused = pvisor("apply", "--path", "README.md", "--path", "src/main.py", "--overwrite", "README.md", cwd=workspace,
+                     code=3).err
+    assert "src/main.py" in refused and "--overwrite PATH" in refused
 
 
 def test_undo_of_batches_newest_first(agent, pvisor, workspace):

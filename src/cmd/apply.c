@@ -109,16 +109,28 @@ static void note_batch(struct pv_decision *d, const struct pv_apply_result *r, c
                                r->weaker, "resolved", pv_resolution_json(resolved)));
 }
 
+/* Is one of them a path that was to be overwritten? */
+static bool was_overwriting_tried(const struct pv_apply_result *r, const struct pv_resolution *resolved)
+{
+        for (size_t i = 0; i < r->n_conflicts; i++)
+                for (size_t k = 0; k < resolved->n; k++)
+                        if (resolved->item[k].how == PV_WAY_OVERWRITTEN &&
+                            resolved->item[k].root == r->conflicts[i].root &&
+                            pv_streq(resolved->item[k].path, r->conflicts[i].path))
+                                return true;
+        return false;
+}
+
 /* The ways out of a conflict, as they would be typed; what was tried already is not offered again. */
-static int hint_at_ways_out(const struct pv_decision *d, const struct pv_apply_result *r, const struct pv_ways_out *w,
-                            struct pv_err *err)
+static int hint_at_ways_out(const struct pv_decision *d, const struct pv_apply_result *r,
+                            const struct pv_resolution *resolved, const struct pv_ways_out *w, struct pv_err *err)
 {
         const char *id = d->job->id;
         if (r->partly)
                 return pv_err_hint(err, "pvisor review %s shows what is left", id);
         if (r->n_blocked)
                 return pv_err_hint(err, "--exclude PATTERN leaves out what cannot be applied; it stays staged");
-        if (w->overwrite.n)
+        if (was_overwriting_tried(r, resolved))
                 return pv_err_hint(err,
                                    "pvisor apply %s --all --exclude PATTERN takes the rest; pvisor drop %s --path PATH "
                                    "keeps yours",
@@ -255,7 +267,7 @@ static int decide(struct act *a, struct pv_err *err)
                 return -1;
         }
         if (done < 0 && a->r.n_conflicts && !*err->hint)
-                (void)hint_at_ways_out(&a->d, &a->r, &a->o->ways, err);
+                (void)hint_at_ways_out(&a->d, &a->r, &a->resolved, &a->o->ways, err);
         return done;
 }
 
