@@ -422,7 +422,7 @@ def staged(pvisor, workspace, environment):
 
 
 def test_half_removed_stage_is_dropped_by_dropping_it_again(pvisor, workspace, staged):
-    os.unlink(staged / "stage" / "stage.json")  # what a removal does first
+    (staged / "stage/stage.json").rename(staged / "stage/stage.unfinished")  # what a removal does first
     assert "drop it again" in pvisor("review", cwd=workspace, code=1).err
     pvisor("drop", cwd=workspace)
     assert not (staged / "stage").exists()

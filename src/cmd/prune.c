@@ -75,6 +75,23 @@ static bool can_be_undone(const struct pv_job *job)
         return job->stage_dir && job->applied > 0 && job->state != PV_JOB_FAILED;
 }
 
+/*
+ * Has the stage changes that its job does not know of, or that nobody decided on? Others may have run in it whose jobs
+ * are in another store, or failed. What cannot be counted is not thrown away.
+ */
+static bool has_undecided(const struct pv_job *job)
+{
+        struct pv_err why = PV_ERR_INIT;
+        pv_auto_stage s = NULL;
+        pv_auto_changes changes = NULL;
+        if (pv_stage_open(job->stage_dir, PV_STAGE_LOOK, &s, &why) < 0)
+                return false; /* gone or half removed; else its removal fails for the same reason */
+        if (pv_changes_compute(s, &changes, &why) < 0)
+                return true;
+        bool decided = job->applied > 0 && job->pending == 0 && (long long)changes->n <= job->changes;
+        return changes->n > 0 && !decided;
+}
+
 /* Why a job stays, or NULL when it may go. */
 static const char *why_keep(const struct pv_job *job, const struct pv_job_removal *how, const struct prune_options *o)
 {
@@ -84,7 +101,11 @@ static const char *why_keep(const struct pv_job *job, const struct pv_job_remova
                 return "it runs";
         if (o->older && (pv_clock_now().tv_sec < when->tv_sec || age_ms < o->older))
                 return "it is not old enough";
-        if (o->unapplied || !job->stage_dir || job->state == PV_JOB_FAILED || is_superseded(job, how))
+        if (o->unapplied || !job->stage_dir || pv_job_only_borrows_stage(job) || is_superseded(job, how))
+                return NULL;
+        if (has_undecided(job))
+                return "it has changes that were not decided on (--unapplied)";
+        if (job->state == PV_JOB_FAILED)
                 return NULL;
         if (job->dropped || job->changes == 0)
                 return job->applied == 0 || o->applied ? NULL : "it can still be undone (--applied)";

@@ -19,12 +19,17 @@ static bool is_in_own_dir(const struct pv_job *job)
         return pv_path_is_within(job->stage_dir, job->dir);
 }
 
+bool pv_job_only_borrows_stage(const struct pv_job *job)
+{
+        return job->state == PV_JOB_FAILED && job->origin == PV_JOB_CONTINUES;
+}
+
 const struct pv_job *pv_job_shares_stage(const struct pv_job *job, const struct pv_job_removal *how)
 {
         for (size_t i = 0; i < how->n; i++) {
                 const struct pv_job *other = how->jobs[i];
-                if (other && other->stage_dir && job->stage_dir && !pv_streq(other->id, job->id) &&
-                    pv_streq(other->stage_dir, job->stage_dir))
+                if (other && !pv_job_only_borrows_stage(other) && other->stage_dir && job->stage_dir &&
+                    !pv_streq(other->id, job->id) && pv_streq(other->stage_dir, job->stage_dir))
                         return other;
         }
         return NULL;
@@ -70,7 +75,8 @@ int pv_job_remove(const struct pv_job *job, const struct pv_job_removal *how, ui
         const struct pv_job *other = job->stage_dir ? pv_job_shares_stage(job, how) : NULL;
         if (other && is_in_own_dir(job))
                 return pv_err_set(err, PV_ERR_BUSY, 0, "job %s works on its stage", other->id);
-        if (job->stage_dir && !other && remove_stage(job, how->dry_run, bytes, err) < 0)
+        if (job->stage_dir && !other && !pv_job_only_borrows_stage(job) &&
+            remove_stage(job, how->dry_run, bytes, err) < 0)
                 return -1;
         return how->dry_run ? 0 : remove_dir(job->id, err);
 }

@@ -11,6 +11,9 @@ struct pv_job_removal {
         bool dry_run; /* all checks, nothing removed */
 };
 
+/* It was to go on in a stage that was there before, and never did: the stage does not go with it. */
+bool pv_job_only_borrows_stage(const struct pv_job *job);
+
 /* Another job that works on the same stage (the newest, as the list is), or NULL. */
 const struct pv_job *pv_job_shares_stage(const struct pv_job *job, const struct pv_job_removal *how);
 

@@ -5,6 +5,7 @@
  * Job: to take one request through its life, in this order, and to leave a whole record whatever happens.
  *
  *   decide      request -> plan; nothing is made yet, so a refusal leaves no trace
+ *   accept      a stage that is not the job's own: a refusal leaves no trace, either
  *   create      the job's directory appears, its lock is ours until this process is dead
  *   stage       made, or opened for another run; T0 is taken and durable before anything hostile runs
  *   start       the boundary is built and probed, the command exec'd; a failure up to here is a FAILED job
@@ -43,6 +44,7 @@
 #include "job/run_report.h"
 #include "job/serve.h"
 #include "job/stage_size.h"
+#include "job/store_internal.h"
 #include "job/tally.h"
 #include "policy/admit.h"
 #include "stage/apply.h"
@@ -91,7 +93,20 @@ int pv_run_exit_code(const struct pv_err *err)
  * Deciding.
  */
 
-/* A path that may not exist yet as an absolute one: its parent resolved, its last name as it is. */
+/* What exists of an absolute path resolved, the rest as it is. The caller's. */
+static char *resolve_existing(const char *path)
+{
+        pv_auto_free char *head = pv_strdup(path);
+        for (char *slash; (slash = strrchr(head, '/')) && slash != head;) {
+                *slash = '\0';
+                pv_auto_free char *real = realpath(head, NULL);
+                if (real)
+                        return pv_path_join(real, path + (slash - head) + 1);
+        }
+        return pv_strdup(path);
+}
+
+/* A path that may not exist yet as an absolute one. */
 static int absolute(const char *path, char **out, struct pv_err *err)
 {
         pv_auto_free char *real = realpath(path, NULL);
@@ -103,7 +118,8 @@ static int absolute(const char *path, char **out, struct pv_err *err)
         if (!cwd)
                 return pv_err_set(err, PV_ERR_SYS, errno, "current directory");
         pv_auto_free char *joined = pv_path_join(cwd, path);
-        *out = pv_path_normalise(joined);
+        pv_auto_free char *normal = pv_path_normalise(joined);
+        *out = resolve_existing(normal);
         return 0;
 }
 
@@ -114,7 +130,29 @@ static bool has_stage(const char *dir)
         return stat(path, &st) == 0;
 }
 
-static int find_stage(const struct pv_run *run, struct pv_run_plan *out, struct pv_err *err)
+/* A directory of the job store is pVisor's own, but for the stage of a job, in which one may go on. */
+static int check_outside_store(const char *dir, const char *store, struct pv_err *err)
+{
+        pv_auto_free char *real = NULL;
+        if (absolute(store, &real, err) < 0)
+                return -1;
+        if (!pv_path_is_within(dir, real))
+                return 0;
+        pv_auto_free char *jobs = pv_path_join(real, "jobs/");
+        if (pv_str_has_prefix(dir, jobs) && has_stage(dir)) {
+                pv_auto_free char *id = pv_strdup(dir + strlen(jobs));
+                char *slash = strchr(id, '/');
+                if (slash && pv_streq(slash, "/" PV_JOB_STAGE)) {
+                        *slash = '\0';
+                        if (pv_job_is_id(id))
+                                return 0;
+                }
+        }
+        (void)pv_err_set(err, PV_ERR_USAGE, 0, "--stage %s: lies in the job store %s", dir, real);
+        return pv_err_hint(err, "--stage DIR with a directory elsewhere, or --continue JOB");
+}
+
+static int find_stage(const struct pv_run *run, const char *store, struct pv_run_plan *out, struct pv_err *err)
 {
         const char *named = run->request->stage;
         if (run->continued) {
@@ -124,7 +162,7 @@ static int find_stage(const struct pv_run *run, struct pv_run_plan *out, struct 
                 out->parent = pv_strdup(run->continued->id);
                 out->stage_dir = pv_strdup(run->continued->stage_dir);
         } else if (named && *named) {
-                if (absolute(named, &out->stage_dir, err) < 0)
+                if (absolute(named, &out->stage_dir, err) < 0 || check_outside_store(out->stage_dir, store, err) < 0)
                         return -1;
                 if (has_stage(out->stage_dir))
                         out->origin = PV_JOB_CONTINUES;
@@ -139,7 +177,7 @@ int pv_run_decide(const struct pv_run *run, struct pv_run_plan *out, struct pv_e
         struct pv_request request = *run->request; /* a view: what it points to stays the caller's */
         if (request.name && pv_job_check_name(request.name, err) < 0)
                 return -1;
-        if (pv_store_path(&store, err) < 0 || find_stage(run, &p, err) < 0)
+        if (pv_store_path(&store, err) < 0 || find_stage(run, store, &p, err) < 0)
                 return -1;
         if (run->continued && !request.workspace)
                 request.workspace = run->continued->workspace;
@@ -270,12 +308,9 @@ static int serve_stage(struct lifecycle *l, struct pv_err *err)
         return pv_serve_start(overlays, n, &l->serving, err);
 }
 
-static int open_stage(struct lifecycle *l, struct pv_err *err)
+static int accept_stage(struct lifecycle *l, const char *dir, struct pv_err *err)
 {
-        const char *dir = l->live.job->stage_dir;
         int done = -1;
-        if (!l->plan->staged)
-                return 0;
         switch (l->decided->origin) {
         case PV_JOB_CONTINUES:
                 done = take_stage(dir, &l->stage, err);
@@ -287,8 +322,27 @@ static int open_stage(struct lifecycle *l, struct pv_err *err)
                 done = pv_stage_create(dir, l->plan->roots, l->plan->n_roots, &l->stage, err);
                 break;
         }
-        if (done < 0 || (l->decided->origin != PV_JOB_NEW && check_roots(l, err) < 0))
+        return done < 0 || (l->decided->origin != PV_JOB_NEW && check_roots(l, err) < 0) ? -1 : 0;
+}
+
+/*
+ * A directory that is not the job's own is accepted as its stage, and locked, before there is a job: whatever a record
+ * names as a stage may be removed with it one day.
+ */
+static int create_job_and_accept_stage(struct lifecycle *l, struct pv_err *err)
+{
+        const char *elsewhere = l->plan->staged ? l->decided->stage_dir : NULL;
+        if (elsewhere && accept_stage(l, elsewhere, err) < 0)
                 return -1;
+        if (create_job(l, err) < 0)
+                return -1;
+        return l->plan->staged && !elsewhere ? accept_stage(l, l->live.job->stage_dir, err) : 0;
+}
+
+static int open_stage(struct lifecycle *l, struct pv_err *err)
+{
+        if (!l->plan->staged)
+                return 0;
         struct pv_err why = PV_ERR_INIT;
         if (pv_apply_recover_targets(l->stage, &why) < 0)
                 pv_log_warn("%s%s%s", why.msg, *why.hint ? "; " : "", why.hint);
@@ -423,7 +477,7 @@ static int start(struct lifecycle *l, struct pv_err *err)
 /* Everything up to the command's first instruction. */
 static int prepare(struct lifecycle *l, struct pv_err *err)
 {
-        if (create_job(l, err) < 0 || open_stage(l, err) < 0 || open_capture(l, err) < 0)
+        if (create_job_and_accept_stage(l, err) < 0 || open_stage(l, err) < 0 || open_capture(l, err) < 0)
                 return -1;
         open_control(l);
         return start(l, err);

@@ -1,29 +1,102 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Removing a stage, and what it takes on disk. stage.json goes first: a directory with a lock but without it opens as
- * one with which nothing can be done but removing it. So a removal may be interrupted anywhere, and repeated.
+ * Removing a stage, and what it takes on disk. First stage.json becomes the mark of an unfinished stage (a rename, which
+ * a full filesystem has room for): that opens as one with which nothing can be done but removing it. The mark goes last
+ * but the lock. So a removal may be interrupted anywhere, and repeated; and what has neither is never emptied, for a
+ * person's own directory may well have a file named lock in it. Nor is anything removed that no stage has.
  */
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 #include "base/fd.h"
 #include "stage/layers.h"
 #include "stage/snapshot.h"
 #include "stage/state.h"
 
-static int remove_contents(struct pv_stage *s, struct pv_err *err)
+static const char *const names[] = {
+        "stage.json", PV_STAGE_UNFINISHED, "lock",      "decide",     "other-ids", "roots",  "backup",
+        "journal",    "journal.new",       "snapshots", "dependents", "refs",      "commits"
+};
+static const char *const prefixes[] = { "abandoned-", "commits-", "undone-", "look-" };
+
+/* Of a stage, or the temporary file that becomes one of its files. */
+static bool is_ours(const char *name)
+{
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+                pv_auto_free char *temporary = pv_strf(".%s.", names[i]);
+                if (pv_streq(name, names[i]) || (pv_str_has_prefix(name, temporary) && pv_str_has_suffix(name, ".tmp")))
+                        return true;
+        }
+        for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
+                if (pv_str_has_prefix(name, prefixes[i]))
+                        return true;
+        return pv_streq(name, ".") || pv_streq(name, "..");
+}
+
+static DIR *open_entries(const struct pv_stage *s, struct pv_err *err)
 {
         pv_auto_fd fd = openat(s->fd.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        pv_auto_dir d = fd >= 0 ? fdopendir(fd) : NULL;
+        DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+        if (d)
+                (void)pv_fd_steal(&fd);
+        else
+                (void)pv_err_set(err, PV_ERR_SYS, errno, "read directory %s", s->dir);
+        return d;
+}
+
+int pv_stage_check_names(const struct pv_stage *s, struct pv_err *err)
+{
+        pv_auto_dir d = open_entries(s, err);
         if (!d)
-                return pv_err_set(err, PV_ERR_SYS, errno, "read directory %s", s->dir);
-        (void)pv_fd_steal(&fd);
+                return -1;
+        for (struct dirent *e; (e = readdir(d));)
+                if (!is_ours(e->d_name)) {
+                        (void)pv_err_set(err, PV_ERR_STATE, 0, "%s/%s is nothing of a stage", s->dir, e->d_name);
+                        return pv_err_hint(err, "move it elsewhere first");
+                }
+        return 0;
+}
+
+/* A kill before the mark is made, or after it went, leaves empty files to lock and nothing else. */
+int pv_stage_check_unfinished(const struct pv_stage *s, struct pv_err *err)
+{
+        struct stat st;
+        if (fstatat(s->fd.fd, PV_STAGE_UNFINISHED, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
+                return 0;
+        pv_auto_dir d = open_entries(s, err);
+        if (!d)
+                return -1;
         for (struct dirent *e; (e = readdir(d));) {
-                bool last = pv_streq(e->d_name, "lock");
-                if (!last && !pv_streq(e->d_name, ".") && !pv_streq(e->d_name, "..") &&
+                if (pv_streq(e->d_name, ".") || pv_streq(e->d_name, ".."))
+                        continue;
+                bool empty = fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
+                             st.st_size == 0;
+                if (!empty || (!pv_streq(e->d_name, "lock") && !pv_streq(e->d_name, "decide")))
+                        return pv_err_set(err, PV_ERR_INPUT, 0, "%s is not a stage: it has %s and no stage.json",
+                                          s->dir, e->d_name);
+        }
+        return 0;
+}
+
+static int remove_contents(struct pv_stage *s, struct pv_err *err)
+{
+        pv_auto_dir d = open_entries(s, err);
+        if (!d)
+                return -1;
+        for (struct dirent *e; (e = readdir(d));) {
+                bool last = pv_streq(e->d_name, "lock") || pv_streq(e->d_name, PV_STAGE_UNFINISHED);
+                if (!last && is_ours(e->d_name) && !pv_streq(e->d_name, ".") && !pv_streq(e->d_name, "..") &&
                     pv_path_remove_tree(s->fd.fd, e->d_name, err) < 0)
                         return -1;
         }
+        return 0;
+}
+
+static int remove_file(struct pv_stage *s, const char *name, struct pv_err *err)
+{
+        if (unlinkat(s->fd.fd, name, 0) < 0 && errno != ENOENT)
+                return pv_err_set(err, PV_ERR_SYS, errno, "remove %s/%s", s->dir, name);
         return 0;
 }
 
@@ -32,6 +105,8 @@ int pv_stage_remove(struct pv_stage *s, struct pv_err *err)
         unsigned up_to = 0;
         if (!s->taken)
                 return pv_err_set(err, PV_ERR_BUSY, 0, "stage %s is in use", s->dir);
+        if (pv_stage_check_names(s, err) < 0)
+                return pv_err_wrap(err, "remove the stage %s", s->dir);
         if (pv_snapshots_remove(s, err) < 0 || pv_dependents_find(s, &up_to, err) < 0)
                 return -1;
         if (up_to > 0) {
@@ -40,14 +115,16 @@ int pv_stage_remove(struct pv_stage *s, struct pv_err *err)
         }
         s->state = PV_STATE_REMOVING;
         s->unwritten = false;
-        if (unlinkat(s->fd.fd, "stage.json", 0) < 0 && errno != ENOENT)
+        if (renameat(s->fd.fd, "stage.json", s->fd.fd, PV_STAGE_UNFINISHED) < 0 && errno != ENOENT)
                 return pv_err_set(err, PV_ERR_SYS, errno, "remove %s/stage.json", s->dir);
         if (remove_contents(s, err) < 0)
                 return pv_err_wrap(err, "remove the stage %s", s->dir);
         for (size_t k = 0; k < s->n_layers; k++)
                 if (s->layers[k].from)
                         pv_dependents_remove(s, s->layers[k].from);
-        if ((unlinkat(s->fd.fd, "lock", 0) < 0 && errno != ENOENT) || rmdir(s->dir) < 0)
+        if (remove_file(s, PV_STAGE_UNFINISHED, err) < 0 || remove_file(s, "lock", err) < 0)
+                return -1;
+        if (rmdir(s->dir) < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "remove the stage %s", s->dir);
         return 0;
 }

@@ -303,10 +303,20 @@ static int make_root_dirs(struct pv_stage *s, struct pv_err *err)
         return 0;
 }
 
-/* What is in the directory already: nothing, or what an interrupted create (no stage.json yet) left of a stage. */
+static bool has_entry(const struct pv_stage *s, const char *name)
+{
+        return faccessat(s->fd.fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/*
+ * What is in the directory already: nothing, or what an interrupted create (no stage.json yet) left of a stage. A
+ * directory of the person's own may have one of its names, too: the mark tells.
+ */
 static int check_unused(struct pv_stage *s, struct pv_err *err)
 {
-        static const char *const ours[] = { ".", "..", OTHER_IDS, LOCK_FILE, DECIDE_FILE, "roots" };
+        static const char *const ours[] = {
+                ".", "..", PV_STAGE_UNFINISHED, OTHER_IDS, LOCK_FILE, DECIDE_FILE, "roots"
+        };
         pv_auto_fd fd = openat(s->fd.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         pv_auto_dir d = fd >= 0 ? fdopendir(fd) : NULL;
         if (!d)
@@ -322,7 +332,18 @@ static int check_unused(struct pv_stage *s, struct pv_err *err)
                         return pv_err_set(err, PV_ERR_USAGE, 0, "%s is not empty: a stage needs a directory of its own",
                                           s->dir);
         }
+        struct pv_err foreign = PV_ERR_INIT;
+        if (pv_stage_check_unfinished(s, &foreign) < 0)
+                return pv_err_set(err, PV_ERR_USAGE, 0, "%s is not empty: a stage needs a directory of its own",
+                                  s->dir);
         return 0;
+}
+
+/* After the lock, before anything else. */
+static int mark_unfinished(struct pv_stage *s, struct pv_err *err)
+{
+        pv_auto_fd fd = openat(s->fd.fd, PV_STAGE_UNFINISHED, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+        return fd < 0 ? pv_err_set(err, PV_ERR_SYS, errno, "create %s/" PV_STAGE_UNFINISHED, s->dir) : 0;
 }
 
 static int open_dir(struct pv_stage *s, const char *dir, struct pv_err *err)
@@ -335,7 +356,8 @@ static int open_dir(struct pv_stage *s, const char *dir, struct pv_err *err)
 int pv_stage_lay_out(struct pv_stage *s, const char *dir, struct pv_err *err)
 {
         if (pv_path_make_dirs(dir, 0700, err) < 0 || open_dir(s, dir, err) < 0 || check_places(s, err) < 0 ||
-            check_unused(s, err) < 0 || open_lock(s, O_CREAT, err) < 0 || take_lock(s, err) < 0)
+            check_unused(s, err) < 0 || open_lock(s, O_CREAT, err) < 0 || take_lock(s, err) < 0 ||
+            mark_unfinished(s, err) < 0)
                 return -1;
         open_targets(s);
         if (pv_stage_require_targets(s, err) < 0 || make_root_dirs(s, err) < 0)
@@ -359,6 +381,17 @@ int pv_stage_create(const char *dir, const struct pv_root *roots, size_t n_roots
         return 0;
 }
 
+/* Without the lock stage.json may come between two looks. */
+static int check_is_stage(const struct pv_stage *s, struct pv_err *err)
+{
+        if (has_entry(s, "stage.json") || pv_stage_check_unfinished(s, err) == 0)
+                return 0;
+        if (!has_entry(s, "stage.json"))
+                return -1;
+        pv_err_clear(err);
+        return 0;
+}
+
 /* Whose filesystem has no room for one more name wants to drop the stage, not to wait for anybody. */
 static int take_decide(struct pv_stage *s, enum pv_stage_lock lock, struct pv_err *err)
 {
@@ -377,6 +410,8 @@ int pv_stage_open(const char *dir, enum pv_stage_lock lock, struct pv_stage **ou
             (open_lock(s, 0, err) < 0 && (err->sys != ENOENT || open_lock_of_rest(s, lock, err) < 0)))
                 return -1;
         if ((lock == PV_STAGE_TAKE || lock == PV_STAGE_DISCARD) && take_lock(s, err) < 0)
+                return -1;
+        if (check_is_stage(s, err) < 0)
                 return -1;
         if (lock != PV_STAGE_LOOK && take_decide(s, lock, err) < 0)
                 return -1;

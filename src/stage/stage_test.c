@@ -280,7 +280,8 @@ static void test_an_interrupted_removal_can_only_be_ended(void **state)
 {
         struct fixture *f = fixture_make("");
         pv_stage_close(pv_steal(&f->stage));
-        pv_auto_free char *script = pv_strf("rm -r %s/roots %s/stage.json", f->stage_dir, f->stage_dir);
+        pv_auto_free char *script =
+                pv_strf("rm -r %s/roots; cd %s; mv stage.json stage.unfinished", f->stage_dir, f->stage_dir);
         fixture_host(f, script);
         assert_null(reopen(f, PV_STAGE_LOOK));
         assert_int_equal(err.kind, PV_ERR_INPUT);

@@ -3,6 +3,7 @@
 
 #include <string.h>
 #include <sys/random.h>
+#include <unistd.h>
 #include "base/json.h"
 #include "stage/baseline.h"
 
@@ -84,6 +85,7 @@ int pv_stage_write_state(struct pv_stage *s, struct pv_err *err)
                 return pv_err_set(err, PV_ERR_SYS, ENOMEM, "write %s/" STATE_FILE, s->dir);
         if (pv_json_write_at(s->fd.fd, STATE_FILE, j, PV_FILE_REPLACE, err) < 0)
                 return pv_err_wrap(err, "stage %s", s->dir);
+        (void)unlinkat(s->fd.fd, PV_STAGE_UNFINISHED, 0); /* beside stage.json it says nothing */
         s->unwritten = false;
         return 0;
 }

@@ -20,6 +20,9 @@
 /* overlayfs takes 500 lower layers; each also costs every look-up in the view. */
 #define PV_STAGE_MAX_LAYERS 200
 
+/* In place of stage.json while a stage is made or removed: without either of them a directory is no stage. */
+#define PV_STAGE_UNFINISHED "stage.unfinished"
+
 enum pv_stage_state {
         PV_STATE_NEW,     /* nothing was run yet */
         PV_STATE_RUNNING, /* the last run was not sealed; it is over when the lock can be taken */
@@ -102,6 +105,11 @@ int pv_stage_lay_out(struct pv_stage *s, const char *dir, struct pv_err *err);
 void pv_stage_note_other_ids(struct pv_stage *s);
 
 void pv_overlays_free(struct pv_overlay *o, size_t n);
+
+/* Whether the directory has an entry that no stage has; the first one is named in err (PV_ERR_STATE). */
+int pv_stage_check_names(const struct pv_stage *s, struct pv_err *err);
+/* Whether what has no stage.json is a stage all the same, half made or half removed; else PV_ERR_INPUT. */
+int pv_stage_check_unfinished(const struct pv_stage *s, struct pv_err *err);
 
 /* stage.json of the directory, to and from memory. Writing needs the lock. */
 int pv_stage_write_state(struct pv_stage *s, struct pv_err *err);
