@@ -414,6 +414,22 @@ def test_a_program_where_runs_write_gets_no_profile_by_its_name(pvisor, agent, w
     assert "no profile" not in named.err and (place == ".claude/local" or named.out == f"{home}/.claude\n")
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can mount")
+def test_the_store_is_refused_by_whatever_name_it_is_mounted(pvisor, workspace, temporary, environment):
+    store, alias = jobs.store(environment), temporary / "alias"
+    pvisor("run", "--safe", "--profile", "claude", "--", "true", cwd=workspace)
+    alias.mkdir()
+    for source, places in ((store, [".", "agents/claude"]), (store.parent, [".", store.name, f"{store.name}/agents"])):
+        subprocess.run(["mount", "--bind", source, alias], check=True)
+        try:
+            for place in places:
+                assert "pVisor's own" in pvisor("run", "--safe", "--mount", f"{alias / place}:write", "--", "true",
+                                                cwd=workspace, code=2).err
+        finally:
+            subprocess.run(["umount", alias], check=True)
+    pvisor("run", "--safe", "--mount", f"{alias}:write", "--", "true", cwd=workspace)
+
+
 # ---- logging in ----
 
 def test_a_login_fills_the_state(pvisor, agent, workspace, profile, environment):

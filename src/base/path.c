@@ -99,6 +99,20 @@ int pv_path_real(const char *path, char **out, struct pv_err *err)
         return 0;
 }
 
+bool pv_path_is_or_holds(const struct stat *dir, const char *path)
+{
+        pv_auto_free char *at = realpath(path, NULL);
+        for (struct stat st; at;) {
+                if (stat(at, &st) == 0 && st.st_dev == dir->st_dev && st.st_ino == dir->st_ino)
+                        return true;
+                char *slash = strrchr(at, '/');
+                if (slash == at)
+                        return false; /* whoever mounts "/" knows */
+                *slash = '\0';
+        }
+        return false;
+}
+
 int pv_path_make_dirs(const char *path, mode_t mode, struct pv_err *err)
 {
         pv_auto_free char *p = pv_strdup(path);

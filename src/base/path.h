@@ -54,6 +54,10 @@ char *pv_path_join(const char *base, const char *name);
 /* realpath(3) with an error. The caller's. */
 int pv_path_real(const char *path, char **out, struct pv_err *err);
 
+/* Is dir path, or does it hold it, by whatever name it is mounted? Not by "/", which holds all. */
+struct stat;
+bool pv_path_is_or_holds(const struct stat *dir, const char *path);
+
 /* mkdir -p with mode for what is made; existing directories are left alone. */
 int pv_path_make_dirs(const char *path, mode_t mode, struct pv_err *err);
 

@@ -93,6 +93,14 @@ int pv_grant_add_root(struct pv_plan *plan, enum pv_root_kind kind, const char *
 /* Where pVisor's own mounts are; a person's would fight with them. */
 static const char *const reserved[] = { "/proc", "/sys", "/dev" };
 
+/* Does a mount show this directory, or something in it, by whatever names both are mounted? */
+static bool shows(const struct pv_mount *m, const char *dir)
+{
+        struct stat src, hidden;
+        return overlap(m->src, dir) || (stat(dir, &hidden) == 0 && pv_path_is_or_holds(&hidden, m->src)) ||
+               (stat(m->src, &src) == 0 && S_ISDIR(src.st_mode) && pv_path_is_or_holds(&src, dir));
+}
+
 static int check_mount(const struct pv_plan *plan, const struct pv_mount *m, struct pv_err *err)
 {
         struct stat st;
@@ -106,7 +114,7 @@ static int check_mount(const struct pv_plan *plan, const struct pv_mount *m, str
                 if (pv_streq(plan->mounts[i].dst, m->dst))
                         return pv_err_set(err, PV_ERR_USAGE, 0, "--mount: two mounts at %s", m->dst);
         for (size_t i = 0; i < plan->hidden.n; i++)
-                if (overlap(m->src, plan->hidden.v[i]))
+                if (shows(m, plan->hidden.v[i]))
                         return pv_err_set(err, PV_ERR_USAGE, 0, "--mount: %s would show pVisor's own files in %s",
                                           m->src, plan->hidden.v[i]);
         if (m->access == PV_MOUNT_STAGE && !plan->staged) {

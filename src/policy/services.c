@@ -115,21 +115,6 @@ static char *path_of_value(const char *value, char *const *environment)
         return named && slash ? pv_strndup(slash, strcspn(slash, ",;")) : NULL;
 }
 
-/* Does dir hold path, by whatever name it is mounted? */
-static bool is_or_holds(const struct stat *dir, const char *path)
-{
-        pv_auto_free char *at = realpath(path, NULL);
-        for (struct stat st; at;) {
-                if (stat(at, &st) == 0 && st.st_dev == dir->st_dev && st.st_ino == dir->st_ino)
-                        return true;
-                char *slash = strrchr(at, '/');
-                if (slash == at)
-                        return false; /* whoever mounts "/" knows */
-                *slash = '\0';
-        }
-        return false;
-}
-
 struct judged {
         const struct pv_mount *m;
         struct stat st;
@@ -148,7 +133,7 @@ static bool shows(const struct pv_plan *plan, const struct judged *j, const char
         if (pv_path_is_within(j->m->src, real ? real : path))
                 return pv_streq(j->m->src, real ? real : path) || (stat(path, &st) == 0 && !S_ISDIR(st.st_mode)) ||
                        S_ISSOCK(j->st.st_mode);
-        return j->m->access == PV_MOUNT_WRITE && real && is_or_holds(&j->st, real);
+        return j->m->access == PV_MOUNT_WRITE && real && pv_path_is_or_holds(&j->st, real);
 }
 
 static bool is_shown(const struct pv_plan *plan, const struct service *s, const struct judged *j,
