@@ -62,6 +62,23 @@ def test_a_profile_has_caches_of_its_own(safe, npm):
         assert safe(script.format(name), *options) == f"{name}\n"
 
 
+def test_a_link_in_a_cache_leads_nowhere_on_the_host(safe, pvisor, workspace, home, temporary):
+    """The next run makes ~/.gradle/wrapper/dists in the layer, as whoever runs pVisor."""
+    victim = temporary / "victim"
+    victim.mkdir()
+    (home / ".config/pvisor/profiles").mkdir(parents=True)
+    own = home / ".config/pvisor/profiles/mine.yaml"
+    own.write_text("caches: [~/.gradle]\n")
+    safe(f"ln -s {victim} ~/.gradle/wrapper; echo kept > ~/.gradle/x", "--profile", "mine")
+    own.write_text("caches: [~/.gradle/wrapper/dists, ~/.other]\n")
+    result = pvisor("run", "--safe", "--profile", "mine", "--", "sh", "-c", "echo o > ~/.other/x", cwd=workspace)
+    assert "~/.gradle/wrapper/dists is not kept" in result.err and not os.listdir(victim)
+    assert safe("cat ~/.other/x", "--profile", "mine") == "o\n"
+    (workspace / "gradlew").write_text("")
+    own.write_text("caches: [~/.gradle/wrapper/dists]\n")
+    assert safe("echo fine", "--profile", "mine") == "fine\n" and not os.listdir(victim)
+
+
 def test_the_hosts_caches_are_under_them_and_stay_as_they_are(safe, npm, home):
     (home / ".npm/_cacache").mkdir(parents=True)
     (home / ".npm/_cacache/old").write_text("host\n")

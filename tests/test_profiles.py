@@ -430,6 +430,14 @@ def test_the_store_is_refused_by_whatever_name_it_is_mounted(pvisor, workspace, 
     pvisor("run", "--safe", "--mount", f"{alias}:write", "--", "true", cwd=workspace)
 
 
+def test_rights_that_a_run_took_from_its_state_come_back(pvisor, workspace, home):
+    (home / ".claude").mkdir()
+    (home / ".claude/settings.json").write_text("{}\n")
+    run = ["run", "--safe", "--profile", "claude", "--", "sh", "-c"]
+    pvisor(*run, "echo kept > ~/.claude/x; mkdir -p ~/.cache; chmod 0 ~/.claude ~/.cache", cwd=workspace)
+    assert pvisor(*run, "cat ~/.claude/x; cat ~/.claude/settings.json; touch ~/.cache/y", cwd=workspace).out == "kept\n{}\n"
+
+
 # ---- logging in ----
 
 def test_a_login_fills_the_state(pvisor, agent, workspace, profile, environment):

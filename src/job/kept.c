@@ -2,6 +2,7 @@
 #include "job/kept.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -54,6 +55,24 @@ static int take_lock(const char *top, int how, int *out, struct pv_err *err)
 }
 
 /*
+ * Gives the owner of a directory of pVisor's own its rights, which an earlier command may have taken away, or mode where
+ * that is not 0; by descriptor, since a link may lie there. -1 with errno: ENOTDIR or ELOOP when it is no directory.
+ */
+static int own_dir(int at, const char *name, mode_t mode)
+{
+        struct stat st;
+        char self[64];
+        pv_auto_fd fd = openat(at, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (fd < 0 || fstat(fd, &st) < 0)
+                return -1;
+        mode_t wanted = mode ? mode : (st.st_mode & 07777) | 0700;
+        if (wanted == (st.st_mode & 07777))
+                return 0;
+        (void)snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
+        return chmod(self, wanted);
+}
+
+/*
  * An agent's state.
  */
 
@@ -75,6 +94,8 @@ static int clear_place(struct pv_pathfd root, const char *rel, bool dir, struct 
                         return pv_path_remove_tree(parent.fd, name, err);
                 if (last)
                         return 0;
+                if (own_dir(parent.fd, name, 0) < 0)
+                        return pv_err_set(err, PV_ERR_SYS, errno, "open %s to its owner", part);
                 at = rel + n + 1;
         }
 }
@@ -90,7 +111,11 @@ static const char *place_in(const struct pv_kept *k, const struct pv_mount *m)
 static int prepare_state(const struct pv_plan *p, const struct pv_kept *k, struct pv_err *err)
 {
         pv_auto_pathfd root = PV_PATHFD_INIT;
-        if (pv_path_make_dirs(k->src, 0700, err) < 0 || pv_path_open_root(k->src, &root, err) < 0)
+        if (pv_path_make_dirs(k->src, 0700, err) < 0)
+                return -1;
+        if (own_dir(AT_FDCWD, k->src, 0) < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "open %s to its owner", k->src);
+        if (pv_path_open_root(k->src, &root, err) < 0)
                 return -1;
         for (size_t i = 0; i < p->n_mounts; i++) {
                 struct stat st;
@@ -158,18 +183,53 @@ int pv_kept_forget_state(const char *name, bool *there, struct pv_err *err)
  * Caches.
  */
 
-/* upper/REL with the mode of the host's, which it covers. */
-static int make_layer_dir(const struct pv_plan *p, const char *upper, const char *rel, struct pv_err *err)
+/* Makes one directory of upper/REL, or opens the one that is there to its owner; links are an earlier command's work. */
+static int make_one(struct pv_pathfd upper, const char *rel, mode_t mode)
+{
+        const char *name = NULL;
+        pv_auto_pathfd parent = PV_PATHFD_INIT;
+        if (pv_path_open_parent(upper, rel, &parent, &name) < 0)
+                return -1;
+        if (mkdirat(parent.fd, name, 0700) < 0)
+                return errno == EEXIST ? own_dir(parent.fd, name, 0) : -1;
+        return own_dir(parent.fd, name, mode);
+}
+
+/* upper/REL, new with the mode of the host's, which it covers. -1 with errno. */
+static int make_layer_dir(const struct pv_plan *p, struct pv_pathfd upper, const char *rel)
 {
         struct stat st;
-        pv_auto_free char *path = pv_path_join(upper, rel);
         pv_auto_free char *host = pv_path_join(p->home, rel);
-        if (access(path, F_OK) == 0)
-                return 0;
-        if (pv_path_make_dirs(path, 0700, err) < 0)
+        mode_t mode = stat(host, &st) == 0 ? st.st_mode & 0777 : 0700;
+        for (size_t n = strcspn(rel, "/"); rel[n]; n += 1 + strcspn(rel + n + 1, "/")) {
+                pv_auto_free char *part = pv_strndup(rel, n);
+                if (make_one(upper, part, 0700) < 0)
+                        return -1;
+        }
+        return make_one(upper, rel, mode);
+}
+
+/* A cache in whose way something else lies is none in this run. */
+static int make_layer(struct pv_plan *p, const char *path, struct pv_err *err)
+{
+        pv_auto_pathfd upper = PV_PATHFD_INIT;
+        if (pv_path_make_dirs(path, 0700, err) < 0 || pv_path_open_root(path, &upper, err) < 0)
                 return -1;
-        if (stat(host, &st) == 0 && chmod(path, st.st_mode & 0777) < 0)
-                return pv_err_set(err, PV_ERR_SYS, errno, "%s", path);
+        for (size_t i = 0; i < p->caches.n;) {
+                char *rel = p->caches.v[i];
+                if (make_layer_dir(p, upper, rel) == 0) {
+                        i++;
+                        continue;
+                }
+                if (errno != ELOOP && errno != ENOTDIR && errno != EXDEV)
+                        return pv_err_set(err, PV_ERR_SYS, errno, "make directory %s/%s", path, rel);
+                pv_log_warn("~/%s is not kept: an earlier command left something else than a directory there; "
+                            "pvisor prune --caches removes all caches",
+                            rel);
+                memmove(&p->caches.v[i], &p->caches.v[i + 1], (p->caches.n - i - 1) * sizeof *p->caches.v);
+                p->caches.v[--p->caches.n] = NULL;
+                free(rel);
+        }
         return 0;
 }
 
@@ -205,10 +265,15 @@ static int prepare_caches(struct pv_plan *p, struct pv_kept_run *out, struct pv_
                 return pv_err_set(err, PV_ERR_SYS, errno, "%s", p->cache_dir);
         out->upper = pv_path_join(p->cache_dir, UPPER);
         out->work = pv_path_join(p->cache_dir, WORK);
-        for (size_t i = 0; i < p->caches.n; i++)
-                if (make_layer_dir(p, out->upper, p->caches.v[i], err) < 0)
-                        return -1;
-        return renew_work(dir, err) < 0 ? -1 : note_use(p, dir, out->caches_lock, err);
+        if (make_layer(p, out->upper, err) < 0 || renew_work(dir, err) < 0 ||
+            note_use(p, dir, out->caches_lock, err) < 0)
+                return -1;
+        if (p->caches.n == 0) {
+                free(out->upper);
+                out->upper = NULL;
+                pv_plan_forget_caches(p);
+        }
+        return 0;
 }
 
 int pv_kept_prepare(struct pv_plan *plan, struct pv_kept_run *out, struct pv_err *err)

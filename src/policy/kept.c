@@ -205,7 +205,7 @@ static void add_cache(struct pv_plan *p, const char *rel, bool wanted, bool agen
         pv_auto_free char *upper = pv_path_join(p->cache_dir, "upper");
         pv_auto_free char *dst = pv_path_join(p->home, rel);
         enum found found = look(p->home, rel);
-        if (found == FOUND_OTHER || !(wanted || (agent && found == FOUND_DIR) || exists(upper, rel)))
+        if (found == FOUND_OTHER || !(wanted || (agent && found == FOUND_DIR) || look(upper, rel) == FOUND_DIR))
                 return;
         for (size_t i = 0; i < p->caches.n; i++) {
                 pv_auto_free char *other = pv_path_join(p->home, p->caches.v[i]);
