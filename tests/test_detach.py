@@ -172,7 +172,7 @@ def test_a_shell_in_the_window_has_job_control(detached, attach, mode):
     t.expect("ready")
     t.key("z")
     t.expect("Stopped")
-    t.line("kill -9 %1; wait; echo g''one")
+    t.line("kill -9 %1; disown %1; echo g''one")
     t.expect("gone")
     t.line("exit 4")
     assert t.wait() == 4
