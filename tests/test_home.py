@@ -411,3 +411,13 @@ def test_the_same_values_are_found_without_a_sandbox(pvisor, workspace):
     run = pvisor("run", "--", "/usr/bin/python3", "-c", "import sys; a, b = sys.argv[1].split('+'); sys.argv[1] = a + b;" + LOOK,
                  value[:20] + "+" + value[20:], cwd=workspace, env={"PV_TEST_PASSED": value})
     assert "environ of me" in run.out
+
+
+@pytest.mark.parametrize("access", ["write", "read"])
+def test_no_mount_lets_a_run_make_a_store_where_the_next_one_looks(pvisor, workspace, environment, temporary, access):
+    home = temporary / "another-home"
+    (home / ".local/state").mkdir(parents=True)
+    env = {"HOME": str(home), "PVISOR_HOME": str(temporary / "store-2")}
+    result = pvisor("run", "--safe", "--mount", f"{home}/.local:{access}", "--", "true", cwd=workspace, env=env,
+                    code=2 if access == "write" else 0)
+    assert ("would let the command make" in result.err) is (access == "write")

@@ -96,6 +96,16 @@ def test_a_later_run_takes_no_earlier_work_along(pvisor, workspace, make_workspa
     assert not place.exists()
 
 
+@pytest.mark.parametrize("what", [[], ["--path", "w"]], ids=["whole", "part"])
+def test_dropping_a_run_that_failed_drops_nothing_of_others(pvisor, workspace, temporary, what):
+    place = temporary / "elsewhere"
+    pvisor("run", f"--stage={place}", "--name", "one", "--", "sh", "-c", "echo work > w", cwd=workspace)
+    pvisor("run", f"--stage={place}", "--name", "two", "--", "/no/such", cwd=workspace, code=127)
+    assert "the stage is another job's" in pvisor("drop", "two", *what, cwd=workspace, code=None).err
+    pvisor("apply", "one", "--all", cwd=workspace)
+    assert (workspace / "w").read_text() == "work\n"
+
+
 def test_work_of_another_store_is_seen_in_the_stage(pvisor, workspace, temporary, listed):
     place = temporary / "elsewhere"
     pvisor("run", f"--stage={place}", "--name", "one", "--", "true", cwd=workspace)

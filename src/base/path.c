@@ -101,8 +101,14 @@ int pv_path_real(const char *path, char **out, struct pv_err *err)
 
 bool pv_path_is_or_holds(const struct stat *dir, const char *path)
 {
-        pv_auto_free char *at = realpath(path, NULL);
-        for (struct stat st; at;) {
+        pv_auto_free char *there = pv_strdup(path), *at = NULL;
+        while (!(at = realpath(there, NULL))) {
+                char *slash = strrchr(there, '/');
+                if (!slash || slash == there)
+                        return false;
+                *slash = '\0';
+        }
+        for (struct stat st;;) {
                 if (stat(at, &st) == 0 && st.st_dev == dir->st_dev && st.st_ino == dir->st_ino)
                         return true;
                 char *slash = strrchr(at, '/');
@@ -110,7 +116,6 @@ bool pv_path_is_or_holds(const struct stat *dir, const char *path)
                         return false; /* whoever mounts "/" knows */
                 *slash = '\0';
         }
-        return false;
 }
 
 int pv_path_make_dirs(const char *path, mode_t mode, struct pv_err *err)

@@ -54,7 +54,10 @@ char *pv_path_join(const char *base, const char *name);
 /* realpath(3) with an error. The caller's. */
 int pv_path_real(const char *path, char **out, struct pv_err *err);
 
-/* Is dir path, or does it hold it, by whatever name it is mounted? Not by "/", which holds all. */
+/*
+ * Is dir path, or does it hold it, by whatever name it is mounted? Not by "/", which holds all. What is not there is
+ * held by what it would lie in.
+ */
 struct stat;
 bool pv_path_is_or_holds(const struct stat *dir, const char *path);
 

@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "cmd/decide.h"
+#include "job/remove.h"
 
 struct drop_options {
         struct pv_strv path, include, exclude;
@@ -158,12 +159,21 @@ static int open_to_drop(struct pv_job *job, struct pv_stage **s, struct pv_err *
         return 1;
 }
 
+/* It failed before its command could change anything: what is staged there is another job's, and stays. */
+static int require_own_stage(const struct pv_job *job, struct pv_err *err)
+{
+        if (!pv_job_only_borrows_stage(job))
+                return 0;
+        (void)pv_err_set(err, PV_ERR_STATE, 0, "drop: job %s never started, and the stage is another job's", job->id);
+        return pv_err_hint(err, "`pvisor list` shows that one");
+}
+
 static int drop_whole(const struct drop_options *o, const struct pv_args *args, struct pv_err *err)
 {
         pv_auto_job job = NULL;
         pv_auto_stage s = NULL;
         pv_auto_changes changes = NULL;
-        if (pv_cmd_job(args, &job, err) < 0)
+        if (pv_cmd_job(args, &job, err) < 0 || require_own_stage(job, err) < 0)
                 return -1;
         int uncounted = open_to_drop(job, &s, err);
         if (uncounted)
@@ -197,7 +207,7 @@ static int drop_part(const struct drop_options *o, const struct pv_args *args, s
         /* The lists stay the option table's. */
         struct pv_select what = { .path = o->path, .include = o->include, .exclude = o->exclude, .everything = true };
         what.all = o->path.n == 0 && o->include.n == 0;
-        if (pv_decision_open(args, "drop", PV_DECISION_ENDED, &d, err) < 0 ||
+        if (pv_decision_open(args, "drop", PV_DECISION_ENDED, &d, err) < 0 || require_own_stage(d.job, err) < 0 ||
             pv_decision_select(&d, "drop", &what, err) < 0)
                 return -1;
         struct dropped gone = { .all = d.n_selected, .left = (long long)(d.changes->n - d.n_selected) };

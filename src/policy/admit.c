@@ -363,8 +363,12 @@ static int add_hidden(struct admission *a, struct pv_err *err)
         pv_auto_free char *moved = state && state[0] == '/' ? pv_path_join(state, "pvisor") : NULL;
         const char *const paths[] = { a->around->store, a->around->stage_dir, moved, usual };
         for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
-                if (!paths[i] || (i >= ALWAYS_THERE && access(paths[i], F_OK) < 0))
+                if (!paths[i])
                         continue;
+                if (i >= ALWAYS_THERE && access(paths[i], F_OK) < 0) {
+                        pv_strv_add(&p->unmade, paths[i]);
+                        continue;
+                }
                 /* What exists of it is resolved: the view is made of real paths. */
                 pv_auto_free char *real = realpath(paths[i], NULL);
                 const char *path = real ? real : paths[i];

@@ -117,6 +117,12 @@ static int check_mount(const struct pv_plan *plan, const struct pv_mount *m, str
                 if (shows(m, plan->hidden.v[i]))
                         return pv_err_set(err, PV_ERR_USAGE, 0, "--mount: %s would show pVisor's own files in %s",
                                           m->src, plan->hidden.v[i]);
+        for (size_t i = 0; m->access != PV_MOUNT_READ && i < plan->unmade.n; i++)
+                if (shows(m, plan->unmade.v[i]))
+                        return pv_err_set(err, PV_ERR_USAGE, 0,
+                                          "--mount: %s would let the command make %s, which a "
+                                          "later run would take for pVisor's own",
+                                          m->src, plan->unmade.v[i]);
         if (m->access == PV_MOUNT_STAGE && !plan->staged) {
                 (void)pv_err_set(err, PV_ERR_USAGE, 0, "--mount %s:stage: nothing is staged in this run", m->src);
                 return pv_err_hint(err, "add --stage");

@@ -80,6 +80,7 @@ void pv_plan_free(struct pv_plan *plan)
         free(plan->host_ports);
         pv_strv_fini(&plan->devices);
         pv_strv_fini(&plan->hidden);
+        pv_strv_fini(&plan->unmade);
         pv_strv_fini(&plan->masks);
         pv_strv_fini(&plan->env);
         pv_strv_fini(&plan->env_passed);

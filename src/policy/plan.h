@@ -133,6 +133,7 @@ struct pv_plan {
         struct pv_strv toolchains; /* relative to home: shown in an EMPTY one, copy-on-write, thrown away */
         struct pv_strv devices;    /* more than the minimal /dev */
         struct pv_strv hidden;     /* paths that no view may show: the job store, a --stage directory */
+        struct pv_strv unmade;     /* where stores are by default and none is yet: no mount lets the command make one */
         struct pv_strv masks;      /* credential stores, relative to home, hidden under PV_HOME_COW */
 
         struct pv_strv env;          /* NAME=VALUE, all that the command gets; never written to a file */
