@@ -118,26 +118,31 @@ bool pv_path_is_or_holds(const struct stat *dir, const char *path)
         }
 }
 
+/* Of what is there mkdir(2) says EEXIST, but EROFS or EACCES where it could not make it either. */
+static int make_dir(const char *path, mode_t mode, struct pv_err *err)
+{
+        struct stat st;
+        if (mkdir(path, mode) == 0)
+                return 0;
+        int why = errno;
+        if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+                return 0;
+        return pv_err_set(err, PV_ERR_SYS, why == EEXIST ? ENOTDIR : why, "make directory %s", path);
+}
+
 int pv_path_make_dirs(const char *path, mode_t mode, struct pv_err *err)
 {
         pv_auto_free char *p = pv_strdup(path);
-        for (char *s = p + 1;; s++) {
-                if (*s != '/' && *s != '\0')
-                        continue;
+        for (char *s = p + strspn(p, "/");; s++) {
+                s += strcspn(s, "/");
                 char c = *s;
                 *s = '\0';
-                struct stat st;
-                if (mkdir(p, mode) < 0 &&
-                    (errno != EEXIST && !(stat(p, &st) == 0 && S_ISDIR(st.st_mode)))) /* EROFS of what is there */
-                        return pv_err_set(err, PV_ERR_SYS, errno, "make directory %s", p);
+                if (*p && make_dir(p, mode, err) < 0)
+                        return -1;
                 *s = c;
                 if (c == '\0')
-                        break;
+                        return 0;
         }
-        struct stat st;
-        if (stat(path, &st) < 0 || !S_ISDIR(st.st_mode))
-                return pv_err_set(err, PV_ERR_SYS, ENOTDIR, "make directory %s", path);
-        return 0;
 }
 
 /* Opens a directory entry for emptying, giving its owner access first where that is what is missing. */
@@ -184,10 +189,13 @@ static int remove_entry(struct removal *r, int dirfd, const char *name)
 {
         if (unlinkat(dirfd, name, 0) == 0 || errno == ENOENT)
                 return 0;
-        if (errno != EISDIR && errno != EPERM)
-                return pv_err_set(r->err, PV_ERR_SYS, errno, "remove %s", name);
+        int why = errno;
+        if (why != EISDIR && why != EPERM)
+                return pv_err_set(r->err, PV_ERR_SYS, why, "remove %s", name);
         if (unlinkat(dirfd, name, AT_REMOVEDIR) == 0)
                 return 0;
+        if (errno == ENOTDIR) /* a file that may not be removed: immutable, or another's in a sticky directory */
+                return pv_err_set(r->err, PV_ERR_SYS, why, "remove %s", name);
         if (errno == EBUSY) /* a mount point: what is mounted there is somebody's, and not below this directory */
                 return pv_err_set(r->err, PV_ERR_SYS, errno, "remove %s", name);
         if (r->depth > REMOVAL_DEPTH)

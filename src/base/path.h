@@ -58,7 +58,6 @@ int pv_path_real(const char *path, char **out, struct pv_err *err);
  * Is dir path, or does it hold it, by whatever name it is mounted? Not by "/", which holds all. What is not there is
  * held by what it would lie in.
  */
-struct stat;
 bool pv_path_is_or_holds(const struct stat *dir, const char *path);
 
 /* mkdir -p with mode for what is made; existing directories are left alone. */

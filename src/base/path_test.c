@@ -103,10 +103,28 @@ static void remove_tree_copes_with_more_levels_than_descriptors(void **state)
         assert_int_equal(r, 0);
 }
 
+static void make_dirs_says_what_mkdir_said(void **state)
+{
+        struct pv_err e = PV_ERR_INIT;
+        pv_auto_free char *deep = pv_path_join(*state, "a/b//c/");
+        pv_auto_free char *file = pv_path_join(*state, "a/file");
+        assert_int_equal(pv_path_make_dirs(deep, 0700, &e), 0);
+        assert_int_equal(pv_path_make_dirs(deep, 0700, &e), 0); /* it is there already */
+        pv_auto_fd fd = open(file, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+        assert_true(fd >= 0);
+        assert_int_equal(pv_path_make_dirs(file, 0700, &e), -1);
+        assert_int_equal(e.sys, ENOTDIR);
+        int want = mkdir("/sys/pv-path-test", 0700) < 0 ? errno : 0; /* refused to root as well */
+        assert_int_not_equal(want, ENOENT);
+        assert_int_equal(pv_path_make_dirs("/sys/pv-path-test/x", 0700, &e), -1);
+        assert_int_equal(e.sys, want);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(normalise_and_within),
+                cmocka_unit_test_setup_teardown(make_dirs_says_what_mkdir_said, make_root, remove_root),
                 cmocka_unit_test_setup_teardown(links_and_dotdot_do_not_leave_the_root, make_root, remove_root),
                 cmocka_unit_test_setup_teardown(remove_tree_copes_with_more_levels_than_descriptors, make_root,
                                                 remove_root),
