@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-#define PORTS_MAX 64 /* ranges of one text */
+#define PORTS_MAX      64 /* ranges of one text */
+#define TRANSPORTS_MAX 4
 
 void pv_netrules_fini(struct pv_netrules *r)
 {
@@ -17,7 +18,7 @@ static void append(struct pv_netrules *r, const struct pv_netrule *one)
         r->v[r->n++] = *one;
 }
 
-/* Cuts the text at a separator, in place; an empty part is one, too. */
+/* Cuts the text at a separator, in place; an empty part is one, too. What follows the most-th part is cut off. */
 static size_t split(char *text, char separator, char **parts, size_t most)
 {
         size_t n = 0;
@@ -69,16 +70,38 @@ static int append_group(struct pv_netrules *r, const char *name, const struct pv
 
 /* ---- the long form ---- */
 
+enum part { PART_HOST, PART_PORTS, PART_TRANSPORTS, PART_PRIVATE_IPS, PART_RATE, PARTS };
+
+/* Each field by its name and another spelling. */
+static const char *const part_names[PARTS][2] = {
+        [PART_HOST] = { "host", "host" },
+        [PART_PORTS] = { "ports", "port" },
+        [PART_TRANSPORTS] = { "transports", "transport" },
+        [PART_PRIVATE_IPS] = { "allow_private_ips", "allow-private-ips" },
+        [PART_RATE] = { "rate", "rate" },
+};
+
 struct parts {
+        unsigned given; /* 1 << enum part */
         const char *host, *ports;
         struct pv_netrule like; /* transports, allow_private_ips */
         uint64_t rate;
 };
 
+static enum part find_part(const char *name)
+{
+        int part = 0;
+        while (part < PARTS && !pv_streq(name, part_names[part][0]) && !pv_streq(name, part_names[part][1]))
+                part++;
+        return (enum part)part;
+}
+
 static int read_transports(struct parts *p, char *value, struct pv_err *err)
 {
-        char *words[4];
-        size_t n = split(value, ',', words, 4);
+        char *words[TRANSPORTS_MAX + 1];
+        size_t n = split(value, ',', words, TRANSPORTS_MAX + 1);
+        if (n > TRANSPORTS_MAX)
+                return pv_err_set(err, PV_ERR_USAGE, 0, "transports: more than %d", TRANSPORTS_MAX);
         for (size_t i = 0; i < n; i++) {
                 if (pv_streq(words[i], "tcp"))
                         p->like.transports |= PV_TRANSPORT_TCP;
@@ -107,30 +130,37 @@ static int read_part(struct parts *p, char *text, struct pv_err *err)
         *value++ = '\0';
         if (!*value)
                 return pv_err_set(err, PV_ERR_USAGE, 0, "%.80s: is empty", text);
-        if (pv_streq(text, "host"))
+        const enum part part = find_part(text);
+        if (part != PARTS && p->given & 1U << part)
+                return pv_err_set(err, PV_ERR_USAGE, 0, "%s: is given twice", part_names[part][0]);
+        p->given |= 1U << part;
+        switch (part) {
+        case PART_HOST:
                 p->host = value;
-        else if (pv_streq(text, "port") || pv_streq(text, "ports"))
+                return 0;
+        case PART_PORTS:
                 p->ports = value;
-        else if (pv_streq(text, "transport") || pv_streq(text, "transports"))
+                return 0;
+        case PART_TRANSPORTS:
                 return read_transports(p, value, err);
-        else if (pv_streq(text, "allow_private_ips") || pv_streq(text, "allow-private-ips"))
+        case PART_PRIVATE_IPS:
                 return read_bool(&p->like.allow_private_ips, text, value, err);
-        else if (pv_streq(text, "rate"))
+        case PART_RATE:
                 return pv_netrate_parse(value, &p->rate, err);
-        else {
-                (void)pv_err_set(err, PV_ERR_USAGE, 0, "%.80s: a network rule has no such field", text);
-                return pv_err_hint(err, "fields are host, ports, transports, allow_private_ips, rate");
+        case PARTS:
+                break;
         }
-        return 0;
+        (void)pv_err_set(err, PV_ERR_USAGE, 0, "%.80s: a network rule has no such field", text);
+        return pv_err_hint(err, "fields are host, ports, transports, allow_private_ips, rate");
 }
 
 static int add_long(struct pv_netrules *r, const char *text, const struct pv_groups *groups, uint64_t *rate,
                     struct pv_err *err)
 {
-        char *part[16];
+        char *part[PARTS + 1]; /* one more is a repeated or unknown one */
         struct parts p = { 0 };
         pv_auto_free char *copy = pv_strdup(text);
-        size_t n = split(copy, ';', part, 16);
+        size_t n = split(copy, ';', part, PARTS + 1);
         for (size_t i = 0; i < n; i++)
                 if (read_part(&p, part[i], err) < 0)
                         return -1;
