@@ -178,7 +178,7 @@ static bool is_expected_fd(const struct pv_probe_spec *spec, int fd)
 
 static int count_expected(const struct pv_probe_spec *spec)
 {
-        const int fds[] = { 0, 1, 2, spec->keep_fd, spec->canary->dir_fd, spec->canary->supervisor_fd };
+        const int fds[] = { 0, 1, 2, spec->keep_fd, spec->canary->dir_fd, spec->canary->supervisor_fd, spec->share_fd };
         int n = 0;
 
         for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
