@@ -377,12 +377,15 @@ static int freeze(struct freezer *f, struct pv_err *err)
                 if (await_stops(f, err) < 0)
                         return -1;
                 stable = changed ? 0 : stable + 1;
-                if (stable < STABLE_LOOKS || signalled_stand_still(f))
+                if (stable >= STABLE_LOOKS && signalled_stand_still(f))
                         continue;
+                /* Nobody waits for those that are stopped by signal: they may go on forking for ever. */
                 if (pv_clock_monotonic_ms() >= f->deadline_ms)
                         return too_late(f, err);
-                (void)poll(NULL, 0, 1);
-                stable--;
+                if (stable >= STABLE_LOOKS) {
+                        (void)poll(NULL, 0, 1);
+                        stable--;
+                }
         }
         return 0;
 }

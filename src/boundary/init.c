@@ -40,7 +40,7 @@ static bool kill_children(void)
         text[n] = '\0';
         for (char *p = text, *end; *p; p = end + strspn(end, " ")) {
                 long pid = strtol(p, &end, 10);
-                if (end == p)
+                if (end == p || *end != ' ') /* the buffer's end may cut a number: it is whole in the next round */
                         break;
                 (void)kill((pid_t)pid, SIGKILL);
         }
