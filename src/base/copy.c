@@ -23,6 +23,7 @@ struct copy {
         int ddir; /* the destination's directory: names of links are relative to it */
         unsigned flags;
         void *links; /* tsearch(3) tree of struct first_name */
+        bool inside; /* below a directory that was made here: what stands there is ours to remove */
 };
 
 static int compare_first(const void *a, const void *b)
@@ -156,6 +157,7 @@ static int copy_entries(struct copy *c, int sdir, const char *sname, int ddir, c
         int fd = openat(sdir, sname, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         pv_auto_dir d = fd >= 0 ? fdopendir(fd) : NULL;
         pv_auto_fd out = openat(ddir, dname, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        c->inside = true;
         if (!d || out < 0) {
                 int e = errno;
                 if (!d && fd >= 0)
@@ -240,7 +242,7 @@ int pv_copy_entry(int sdir, const char *sname, int ddir, const char *dname, unsi
         int r = copy_at(&c, sdir, sname, ddir, dname, dname, err);
         tdestroy(c.links, free_first);
         /* Another's file of that name, made meanwhile, is not ours to remove. */
-        if (r < 0 && err->sys != EEXIST) {
+        if (r < 0 && (c.inside || err->sys != EEXIST)) {
                 struct pv_err ignored;
                 (void)pv_path_remove_tree(ddir, dname, &ignored);
         }

@@ -157,8 +157,9 @@ static bool find_top(char **dir)
 static int get_cwd(char **out, struct pv_err *err)
 {
         char buf[PATH_MAX];
+        errno = ENOENT;
         if (!getcwd(buf, sizeof buf) || buf[0] != '/') { /* "(unreachable)/..." lies outside of this root */
-                (void)pv_err_set(err, PV_ERR_SYS, errno ? errno : ENOENT, "current directory");
+                (void)pv_err_set(err, PV_ERR_SYS, errno, "current directory");
                 (void)pv_err_hint(err, "it was removed, or may not be read: cd elsewhere");
                 return -1;
         }
