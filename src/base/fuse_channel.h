@@ -25,10 +25,10 @@ struct pv_fuse_hello {
 };
 
 struct pv_fuse_answer {
-        uint64_t
-                key; /* pv_fuse_question_key() of the question: whoever asked before may have gone without the answer */
+        uint64_t key; /* of the question: an earlier asker may have gone without its answer, which comes first then */
         uint64_t ino;
 };
+/* A hash (FNV-1a) of the question's text. */
 uint64_t pv_fuse_question_key(const char *question);
 
 /* Whether the descriptor is the supervisor's end of such a channel, and not that of a mounted view. */

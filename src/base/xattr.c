@@ -271,7 +271,9 @@ static int write_rest(const char *path, const struct pv_strv *names, size_t from
         return lsetxattr(path, ENTERING, list.len ? list.s : "", list.len, 0);
 }
 
-/* The name that is next may have been escaped already, and what was to be done at it be half done: both are harmless. */
+/*
+ * The name that is next may have been escaped already, and what was to be done at it be half done: both are harmless.
+ */
 static int escape(const char *path, const char *name, struct pv_err *err)
 {
         if (lgetxattr(path, name, NULL, 0) < 0)

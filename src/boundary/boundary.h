@@ -89,7 +89,10 @@ struct pv_exit {
 struct pv_boundary_watch {
         int fd;       /* -1: parked */
         short events; /* of poll(2); may be changed at any time */
-        /* Mustn't wait: the command's own signals and end are waiting meanwhile. May add and remove watches, itself too. */
+        /*
+         * Mustn't wait: the command's own signals and end are waiting meanwhile. May add and remove watches, itself
+         * too.
+         */
         void (*ready)(struct pv_boundary_watch *w, short revents);
 };
 #define PV_BOUNDARY_WATCHES 256

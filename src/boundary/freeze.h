@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stops all processes of a sandbox, and lets them go on as if nothing had been. The theory of operation heads freeze.c. */
+/*
+ * Stops all processes of a sandbox, and lets them go on as if nothing had been. The theory of operation heads
+ * freeze.c.
+ */
 #ifndef PV_BOUNDARY_FREEZE_H
 #define PV_BOUNDARY_FREEZE_H
 
@@ -15,9 +18,9 @@ struct pv_freezer_report {
 };
 
 /*
- * A process of its own that stops all descendants of init but those `spared` (0 ends) and what comes of them, and holds them
- * until channel is closed or it dies. Reports once; gives up after timeout_ms, with nothing stopped. Must: be forked
- * from the supervisor; all signals may be blocked. Does not return.
+ * A process of its own that stops all descendants of init but those `spared` (0 ends) and what comes of them, and
+ * holds them until channel is closed or it dies. Reports once; gives up after timeout_ms, with nothing stopped. Must:
+ * be forked from the supervisor; all signals may be blocked. Does not return.
  */
 _Noreturn void pv_freezer_main(pid_t init, const pid_t *spared, unsigned timeout_ms, int channel);
 

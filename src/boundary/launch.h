@@ -49,8 +49,8 @@ _Noreturn void pv_sandbox_main(struct pv_launch *l);
 _Noreturn void pv_launcher_main(struct pv_launch *l, int go);
 
 /*
- * In a child of pid 1: the launcher of a further command. userns: the inner one (-1 in an ambient run). fds: the order and
- * what came with it, exec.h. l->rename is prepared where l->renames is set.
+ * In a child of pid 1: the launcher of a further command. userns: the inner one (-1 in an ambient run). fds: the
+ * order and what came with it, exec.h. l->rename is prepared where l->renames is set.
  */
 _Noreturn void pv_launcher_exec(struct pv_launch *l, int userns, int *fds);
 

@@ -48,7 +48,10 @@ static int no_place(const char *dst, int why, struct pv_err *err)
         return pv_err_hint(err, "--mount SRC:DST:read with a DST elsewhere shows it");
 }
 
-/* Opens dst's parent directory in the view, making what is missing on the way. Borrowed, until the next one is opened. */
+/*
+ * Opens dst's parent directory in the view, making what is missing on the way. Borrowed, until the next one is
+ * opened.
+ */
 static int open_parent(struct pv_mounts_build *b, const char *dst, const char **name, int *out, struct pv_err *err)
 {
         const char *last = strrchr(dst, '/') + 1;

@@ -13,7 +13,10 @@
 #include "evidence/observation.h"
 #include "policy/plan.h"
 
-/* The probe that finds a file given as stdin, which can be opened anew for writing where Landlock does not hold files. */
+/*
+ * The probe that finds a file given as stdin, which can be opened anew for writing where Landlock does not hold
+ * files.
+ */
 #define PV_PROBE_REOPEN "write.reopen"
 
 /* A host directory as the supervisor saw it (stat(2) before the fork): the view's must be another one. */

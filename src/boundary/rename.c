@@ -27,11 +27,11 @@
  * once a process of the workload has confined itself further by Landlock (the filter notifies of that, too): the
  * helper cannot take on a domain, and must not be the way around one.
  *
- * Failure. Callers wait killably (WAIT_KILLABLE_RECV): an interrupted system call cannot be restarted after the helper
- * did it. A worker asks whether the caller still waits before the step that shows. A worker that dies is answered for
- * with EXDEV. When the helper dies, pid 1 ends what was in hand (the ids lie in the shared page), takes the listener
- * and lets every rename go to the kernel. The workload cannot signal or trace the helper where Landlock has scopes; what
- * it does to it otherwise it does to itself.
+ * Failure. Callers wait killably (WAIT_KILLABLE_RECV): an interrupted system call cannot be restarted after the
+ * helper did it. A worker asks whether the caller still waits before the step that shows. A worker that dies is
+ * answered for with EXDEV. When the helper dies, pid 1 ends what was in hand (the ids lie in the shared page), takes
+ * the listener and lets every rename go to the kernel. The workload cannot signal or trace the helper where Landlock
+ * has scopes; what it does to it otherwise it does to itself.
  */
 #include "boundary/rename.h"
 
@@ -140,13 +140,13 @@ static int leave(int channel)
         return pv_sys_close_range(1, ~0U, 0);
 }
 
-static void reset_signals(void)
+/* All blocked: nothing that is sent by mistake ends the helper. SIGKILL is the kernel's to refuse or not. */
+static void shield_from_signals(void)
 {
-        sigset_t none;
+        sigset_t all;
 
-        /* Blocked: nothing that is sent by mistake ends it. SIGKILL is the kernel's to refuse or not. */
-        (void)sigfillset(&none);
-        (void)sigprocmask(SIG_SETMASK, &none, NULL);
+        (void)sigfillset(&all);
+        (void)sigprocmask(SIG_SETMASK, &all, NULL);
         for (int sig = 1; sig < NSIG; sig++)
                 (void)signal(sig, SIG_DFL);
 }
@@ -157,7 +157,7 @@ _Noreturn static void helper_main(struct pv_rename *r, enum pv_caps_keep keep)
         int listener;
 
         (void)setsid();
-        reset_signals();
+        shield_from_signals();
         (void)prctl(PR_SET_NAME, "pvisor-rename", 0, 0, 0);
         if (leave(r->to_helper[1]) < 0 || chdir("/") < 0 || pv_caps_drop(keep | PV_CAPS_TRACE, NULL, &err) < 0)
                 _exit(1);

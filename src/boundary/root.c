@@ -135,8 +135,8 @@ static void add_resolver(struct ctx *c)
 }
 
 /*
- * Under network rules names are pVisor's to resolve: a real address out of the host's own table would arrive without its
- * name, and no rule by name could hold it. The table counts all the same, outside, where names are resolved.
+ * Under network rules names are pVisor's to resolve: a real address out of the host's own table would arrive without
+ * its name, and no rule by name could hold it. The table counts all the same, outside, where names are resolved.
  */
 static void mask_hosts(struct ctx *c)
 {

@@ -140,8 +140,8 @@ static int start_launcher(struct pv_launch *l, pid_t *out, int *userns, struct p
 }
 
 /*
- * Nothing is left to init but the control channel, the terminal, where the rename helper's listener waits, the command's
- * user namespace, and the right over its children that it has as the maker of that.
+ * Nothing is left to init but the control channel, the terminal, where the rename helper's listener waits, the
+ * command's user namespace, and the right over its children that it has as the maker of that.
  */
 static int shed(struct pv_launch *l, int *userns, struct pv_err *err)
 {

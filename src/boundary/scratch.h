@@ -26,9 +26,9 @@ void pv_scratch_close(struct pv_scratch *s);
 #define pv_auto_scratch __attribute__((cleanup(pv_scratch_close))) struct pv_scratch
 
 /*
- * Mounts it where nobody looks: on /proc/fs, or, where there is none, over the namespace's root, where look-ups of paths
- * do not arrive, since a process's root is the mount below.
- * Must: own mount namespace and CAP_SYS_ADMIN over it. PV_ERR_UNSUPPORTED when mounting is refused.
+ * Mounts it where nobody looks: on /proc/fs, or, where there is none, over the namespace's root, where look-ups of
+ * paths do not arrive, since a process's root is the mount below. Must: own mount namespace and CAP_SYS_ADMIN over
+ * it. PV_ERR_UNSUPPORTED when mounting is refused.
  */
 int pv_scratch_mount(struct pv_scratch *s, struct pv_err *err);
 

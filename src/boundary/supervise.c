@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The supervisor's side of a running boundary. It listens to three things: its own signals (a signalfd), the control
- * channel from init, and the pidfd of init; and it serves the descriptors that its caller watches besides. Signals that ask the run to end or change are passed on, not obeyed: what
- * ends the run is the command's end, the time limit, or the supervisor's own death, which the kernel turns into
- * init's. Init's death is the only proof that nothing is left: the kernel lets a pid namespace's first process be
- * reaped when all others are gone.
+ * channel from init, and the pidfd of init. Besides, it serves the descriptors that its caller watches.
+ *
+ * Signals that ask the run to end or to change are passed on, not obeyed. What ends the run is the command's end, the
+ * time limit, or the supervisor's own death, which the kernel turns into init's. Init's death is the only proof that
+ * nothing is left: the kernel lets a pid namespace's first process be reaped only when all others are gone.
  */
 #include <errno.h>
 #include <poll.h>

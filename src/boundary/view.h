@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The view: what the command sees of the file system, as an ordered list of typed steps. root.c and home.c make the
- * list from the plan, mounts.c carries it out, landlock.c derives its allow-list from it, --dry-run prints it. A later
- * step covers an earlier one where their paths overlap.
+ * The view: what the command sees of the file system, as an ordered list of typed steps. root.c makes the list from
+ * the plan, mounts.c carries it out, landlock.c derives its allow-list from it, --dry-run prints it. A later step
+ * covers an earlier one where their paths overlap.
  */
 #ifndef PV_BOUNDARY_VIEW_H
 #define PV_BOUNDARY_VIEW_H
@@ -35,12 +35,11 @@ enum pv_view_op {
 
 struct pv_view_step {
         enum pv_view_op op;
-        char *dst;    /* absolute path in the view */
-        char *src;    /* absolute host path (a link's text for LINK); NULL where there is none */
-        mode_t mode;  /* of PRIVATE and DIR */
-        size_t index; /* STAGE: of plan->roots and of the overlays */
-        struct pv_strv
-                masks; /* READ, STAGE, COW, CACHE: paths relative to src that stay hidden, whenever they appear */
+        char *dst;            /* absolute path in the view */
+        char *src;            /* absolute host path (a link's text for LINK); NULL where there is none */
+        mode_t mode;          /* of PRIVATE and DIR */
+        size_t index;         /* STAGE: of plan->roots and of the overlays */
+        struct pv_strv masks; /* READ, STAGE, COW, CACHE: relative to src, hidden whenever they appear */
 };
 
 enum pv_view_base {

@@ -83,8 +83,8 @@ static const char *last_lines(const char *bytes, size_t n, size_t *shown)
 }
 
 /*
- * What came before: the modes that it left the terminal in, for a full-screen program, which draws itself anew; else its
- * last lines.
+ * What came before: the modes that it left the terminal in, for a full-screen program, which draws itself anew; else
+ * its last lines.
  */
 static int show_before(struct window *w, struct pv_err *err)
 {

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A decision on a job's changes, up to the point where apply and drop differ: the stage, what changed, what is meant. */
+/*
+ * A decision on a job's changes, up to the point where apply and drop differ: the stage, what changed, what is meant.
+ */
 #ifndef PV_CMD_DECIDE_H
 #define PV_CMD_DECIDE_H
 

@@ -17,7 +17,9 @@ struct pv_keys {
 
 /* "ctrl-p,ctrl-q", "ctrl-a,d": keys, or ctrl- and one of a-z @ [ \ ] ^ _; "": none. PV_ERR_USAGE. */
 int pv_keys_parse(const char *text, struct pv_keys *out, struct pv_err *err);
-/* What was typed passes by; appends what goes on to the job. True when the sequence is complete: the rest is dropped. */
+/*
+ * What was typed passes by; appends what goes on to the job. True when the sequence is complete: the rest is dropped.
+ */
 bool pv_keys_see(struct pv_keys *k, const char *bytes, size_t n, struct pv_str *out);
 
 #endif

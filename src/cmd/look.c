@@ -21,8 +21,8 @@ static void open_views(struct pv_look *l, char *why, size_t why_size)
 }
 
 /*
- * The stage of a running job is looked at without holding it still: what is being written meanwhile is seen or not. With
- * the views of its roots fewer of the host's own edits stand in doubt; without, should it be about to end, more.
+ * The stage of a running job is looked at without holding it still: what is being written meanwhile is seen or not.
+ * With the views of its roots fewer of the host's own edits stand in doubt; without, should it be about to end, more.
  */
 static int look_beside(struct pv_look *l, struct pv_err *err)
 {

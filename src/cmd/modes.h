@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The modes that a program has set on a terminal (DEC private modes: the alternate screen, the cursor, mouse reports,
- * bracketed paste, ...; the keypad's; and how keys are told, by the protocols of kitty and xterm), found in its output: so that another terminal can be set likewise when it
- * joins, and be given back as it was.
+ * bracketed paste, ...; the keypad's; and how keys are told, by the protocols of kitty and xterm), found in its
+ * output: so that another terminal can be set likewise when it joins, and be given back as it was.
  */
 #ifndef PV_CMD_MODES_H
 #define PV_CMD_MODES_H

@@ -320,8 +320,8 @@ static bool same_links(const struct pv_facts *host, const struct pv_facts *now)
 }
 
 /*
- * The host's own, made after the stage was taken, in a directory that the job made (anew) and that therefore hides it: the
- * job knows nothing of it and wants nothing of it.
+ * The host's own, made after the stage was taken, in a directory that the job made (anew) and that therefore hides
+ * it: the job knows nothing of it and wants nothing of it.
  */
 static bool is_unseen(const struct pv_change *c)
 {

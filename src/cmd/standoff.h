@@ -36,7 +36,7 @@ struct pv_standoff {
         struct pv_facts job;  /* what was read of the staged file, where both were read */
         enum pv_host_act act;
         bool base_known;
-        bool counted; /* the lines below are known: from what it was before, or, where that is not, of job against host */
+        bool counted; /* the lines below are known: against what it was before, else of the job against the host */
         size_t job_added, job_deleted, host_added, host_deleted;
         enum pv_merge_verdict verdict;
         const char *why;         /* static, with NONE and MARKERS */

@@ -104,7 +104,9 @@ static bool is_read_from_tree(const char *path)
         return false;
 }
 
-/* A pipe where git expects a file holds it up for ever. Links could lead to one, and may not be followed to find out. */
+/*
+ * A pipe where git expects a file holds it up for ever. Links could lead to one, and may not be followed to find out.
+ */
 static void find_traps(struct pv_verdicts *v)
 {
         for (size_t i = 0; i < v->n && !v->git_refused; i++) {

@@ -27,8 +27,8 @@ double pv_fuse_timeout(const struct pv_fuse_fs *fs, const struct pv_fuse_node *d
 /* Locked: an open file of the node. Takes fd. */
 struct pv_fuse_handle *pv_fuse_handle_new(struct pv_fuse_node *n, int fd, bool lower);
 /*
- * Locked: makes an entry where nothing visible is, by make(dirfd, name, ctx), and gives it to who asked for it; mode has
- * its type. PV_FUSE_IS_LINK in its place: another name of what somebody has already.
+ * Locked: makes an entry where nothing visible is, by make(dirfd, name, ctx), and gives it to who asked for it; mode
+ * has its type. PV_FUSE_IS_LINK in its place: another name of what somebody has already.
  */
 #define PV_FUSE_IS_LINK ((mode_t)0)
 typedef int pv_fuse_make(int dirfd, const char *name, void *ctx);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Removing and renaming: what the layers below would show has to be hidden, and a directory that moves taken along whole. */
+/*
+ * Removing and renaming: what the layers below would show has to be hidden, and a directory that moves taken along
+ * whole.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -99,7 +99,10 @@ static void tighten(struct pv_plan *p)
         for (size_t i = 0; i < p->n_mounts; i++)
                 if (p->mounts[i].access == PV_MOUNT_WRITE)
                         p->mounts[i].access = PV_MOUNT_READ;
-        /* Their probes are not run again, so nothing here could prove a dimension; that they are installed is checked. */
+        /*
+         * Their probes are not run again, so nothing here could prove a dimension; that they are installed is
+         * checked.
+         */
         memset(p->required, 0, sizeof p->required);
 }
 

@@ -30,8 +30,8 @@ struct pv_contained; /* opaque */
 int pv_contained_open(const struct pv_job *job, struct pv_stage *stage, enum pv_contained_view view,
                       struct pv_contained **out, struct pv_err *err);
 /*
- * Of a stage that was opened with PV_STAGE_DECIDE: the next run sees a copy of what is staged when it begins, made while
- * the job stands still. The freezer is borrowed.
+ * Of a stage that was opened with PV_STAGE_DECIDE: the next run sees a copy of what is staged when it begins, made
+ * while the job stands still. The freezer is borrowed.
  */
 void pv_contained_hold_still(struct pv_contained *c, const struct pv_freezer *freezer);
 void pv_contained_free(struct pv_contained *c);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Beside a running job: what other pvisor processes ask of its supervisor. jobs/<id>/control is a socket (AF_UNIX,
- * SOCK_SEQPACKET, 0600) that the supervisor serves while it watches the command. A request is one packet: a JSON object
- * with "verb", and descriptors (SCM_RIGHTS); the answer is one, too: {"ok": true, ...} or {"ok": false, "kind", "error",
- * "hint"}. Verbs may keep their connection, for more packets either way: what they hold ends with it, so that a client
- * that dies lets go of everything. The theory of operation heads control.c.
+ * SOCK_SEQPACKET, 0600) that the supervisor serves while it watches the command. A request is one packet: a JSON
+ * object with "verb", and descriptors (SCM_RIGHTS); the answer is one, too: {"ok": true, ...} or {"ok": false,
+ * "kind", "error", "hint"}. Verbs may keep their connection, for more packets either way: what they hold ends with
+ * it, so that a client that dies lets go of everything. The theory of operation heads control.c.
  */
 #ifndef PV_JOB_CONTROL_H
 #define PV_JOB_CONTROL_H
@@ -41,9 +41,9 @@ struct pv_control_connection; /* opaque */
 struct pv_control_verb {
         const char *name;
         /*
-         * Serves a request; request is borrowed. Answers with pv_control_answer() and returns 0: the connection ends then,
-         * unless it is kept. -1: the error is the answer, and the connection ends, kept or not.
-         * Mustn't wait for anything: the command's signals and its end are waiting meanwhile.
+         * Serves a request; request is borrowed. Answers with pv_control_answer() and returns 0: the connection ends
+         * then, unless it is kept. -1: the error is the answer, and the connection ends, kept or not. Mustn't wait
+         * for anything: the command's signals and its end are waiting meanwhile.
          */
         int (*serve)(struct pv_control_connection *c, const json_t *request, struct pv_err *err);
 };
@@ -100,8 +100,8 @@ struct pv_control_call {
 };
 
 /*
- * One request and its answer. request is taken; with may be NULL. *answer (may be NULL) is a new reference. A refusal is
- * the error that the server set. PV_ERR_STATE: the job does not run any more; PV_ERR_BUSY: its supervisor does not
+ * One request and its answer. request is taken; with may be NULL. *answer (may be NULL) is a new reference. A refusal
+ * is the error that the server set. PV_ERR_STATE: the job does not run any more; PV_ERR_BUSY: its supervisor does not
  * answer.
  */
 int pv_control_call(int job_dir, json_t *request, const struct pv_control_call *with, json_t **answer,

@@ -18,7 +18,10 @@ struct pv_control_packet {
 void pv_control_packet_fini(struct pv_control_packet *p);
 #define pv_auto_control_packet __attribute__((cleanup(pv_control_packet_fini))) struct pv_control_packet
 
-/* Sends body; flags of sendmsg(2). PV_ERR_USAGE: it is too long. err->sys is EAGAIN when the other side does not read. */
+/*
+ * Sends body; flags of sendmsg(2). PV_ERR_USAGE: it is too long. err->sys is EAGAIN when the other side does not
+ * read.
+ */
 int pv_control_packet_send(int fd, const json_t *body, const int *fds, size_t n_fds, int flags, struct pv_err *err);
 
 /*

@@ -20,8 +20,8 @@
  * hole), so that offsets stay what they were. Output that cannot be written (a full disk) is lost, and the command goes
  * on.
  *
- * Failure: before the start errors go to the starter's stderr and the exit code is the starter's. A starter that is gone
- * by then (Ctrl-C) takes the job with it.
+ * Failure: before the start errors go to the starter's stderr and the exit code is the starter's. A starter that is
+ * gone by then (Ctrl-C) takes the job with it.
  */
 #include "job/detach.h"
 

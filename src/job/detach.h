@@ -37,8 +37,8 @@ int pv_detach(struct pv_detached *d, bool *starter, char id[PV_JOB_ID_TEXT], int
 bool pv_detached_has_terminal(const struct pv_detached *d, int fd);
 
 /*
- * The command runs: lets go of the person's terminal (our own words go to closing.log from now on) and tells the starter.
- * PV_ERR_STATE: it is gone, so that nobody would know of the job.
+ * The command runs: lets go of the person's terminal (our own words go to closing.log from now on) and tells the
+ * starter. PV_ERR_STATE: it is gone, so that nobody would know of the job.
  */
 int pv_detached_started(struct pv_detached *d, const struct pv_job *job, int job_dir, struct pv_err *err);
 

@@ -2,7 +2,8 @@
 /*
  * The verb `exec` and its client. What it does: boundary/exec.c.
  *
- *   {"verb": "exec", "argv", "cwd", "term", "terminal", "rows", "columns", "given": [..]} and a descriptor for each true
+ *   {"verb": "exec", "argv", "cwd", "term", "terminal", "rows", "columns", "given": [..]},
+ *      and a descriptor for each that is given
  *   -> {"event": "started"} and the terminal's master
  *   {"signal": N} ...
  *   -> {"event": "ended", "code": as a shell has it}

@@ -2,10 +2,11 @@
 /*
  * What the person grants a running job: the verbs `allow` and `publish` of its control socket.
  *
- *   client -> supervisor: deny rules asked -> order to the data plane (net/orders.h) -> its answer -> event, record, client
+ *   client -> supervisor: deny rules asked -> order to the data plane (net/orders.h) -> its answer
+ *          -> event, record, client
  *
- * The data plane answers in order, so the connections that wait for it stand in a queue; one that ends meanwhile leaves its
- * place empty: what it asked for happens all the same, and is recorded.
+ * The data plane answers in order, so the connections that wait for it stand in a queue; one that ends meanwhile
+ * leaves its place empty: what it asked for happens all the same, and is recorded.
  */
 #include <poll.h>
 #include <string.h>

@@ -55,8 +55,9 @@ static int take_lock(const char *top, int how, int *out, struct pv_err *err)
 }
 
 /*
- * Gives the owner of a directory of pVisor's own its rights, which an earlier command may have taken away, or mode where
- * that is not 0; by descriptor, since a link may lie there. -1 with errno: ENOTDIR or ELOOP when it is no directory.
+ * Gives the owner of a directory of pVisor's own its rights, which an earlier command may have taken away, or mode
+ * where that is not 0; by descriptor, since a link may lie there. -1 with errno: ENOTDIR or ELOOP when it is no
+ * directory.
  */
 static int own_dir(int at, const char *name, mode_t mode)
 {
@@ -76,7 +77,9 @@ static int own_dir(int at, const char *name, mode_t mode)
  * An agent's state.
  */
 
-/* What of a setting's path is not what its mount needs goes away: an earlier command's link, or file for a directory. */
+/*
+ * What of a setting's path is not what its mount needs goes away: an earlier command's link, or file for a directory.
+ */
 static int clear_place(struct pv_pathfd root, const char *rel, bool dir, struct pv_err *err)
 {
         for (const char *at = rel;;) {
@@ -183,7 +186,9 @@ int pv_kept_forget_state(const char *name, bool *there, struct pv_err *err)
  * Caches.
  */
 
-/* Makes one directory of upper/REL, or opens the one that is there to its owner; links are an earlier command's work. */
+/*
+ * Makes one directory of upper/REL, or opens the one that is there to its owner; links are an earlier command's work.
+ */
 static int make_one(struct pv_pathfd upper, const char *rel, mode_t mode)
 {
         const char *name = NULL;

@@ -131,8 +131,8 @@ static int close_all_but(int *keep, size_t n)
 }
 
 /*
- * The plane outlives a Ctrl-C and whatever else is meant for the command: only the supervisor ends it, or takes it along. It
- * works on descriptors it has and resolves names; no capability of root is of use to it.
+ * The plane outlives a Ctrl-C and whatever else is meant for the command: only the supervisor ends it, or takes it
+ * along. It works on descriptors it has and resolves names; no capability of root is of use to it.
  */
 static int stand_apart(pid_t supervisor)
 {

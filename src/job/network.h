@@ -44,8 +44,8 @@ int pv_run_network_prepare(struct pv_run_network *n, struct pv_plan *plan, struc
 int pv_run_network_start(struct pv_run_network *n, struct pv_boundary *b, int events, struct pv_err *err);
 
 /*
- * When everything inside is dead: the plane delivers the rest and sums up, while the caller has other things to do. Must:
- * before the boundary is freed.
+ * When everything inside is dead: the plane delivers the rest and sums up, while the caller has other things to do.
+ * Must: before the boundary is freed.
  */
 void pv_run_network_stop(struct pv_run_network *n);
 /* After that: takes its sums into result, reaps it. */

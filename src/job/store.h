@@ -111,8 +111,8 @@ struct pv_live_job {
         }
 
 /*
- * Makes the job's directory with its request and lock. Nothing is synced: see store.c. The stage's directory is named in job->stage_dir but not made. A full or read-only or foreign store is
- * PV_ERR_SYS with a hint.
+ * Makes the job's directory with its request and lock. Nothing is synced: see store.c. The stage's directory is named
+ * in job->stage_dir but not made. A full or read-only or foreign store is PV_ERR_SYS with a hint.
  */
 int pv_job_create(const struct pv_job_birth *birth, struct pv_live_job *out, struct pv_err *err);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Why a job may reach a network target or a path, or may not: its recorded plan is asked again, with what the person has
- * granted since. Nothing is tried, nothing is changed.
+ * Why a job may reach a network target or a path, or may not: its recorded plan is asked again, with what the person
+ * has granted since. Nothing is tried, nothing is changed.
  */
 #ifndef PV_JOB_WHY_H
 #define PV_JOB_WHY_H
@@ -24,8 +24,8 @@ void pv_why_fini(struct pv_why *w);
 bool pv_why_is_path(const char *text);
 
 /*
- * HOST, ADDRESS, either with :PORT. granted: the rules of the record (pv_job_granted()); NULL: none. PV_ERR_USAGE: it is
- * no single target.
+ * HOST, ADDRESS, either with :PORT. granted: the rules of the record (pv_job_granted()); NULL: none. PV_ERR_USAGE: it
+ * is no single target.
  */
 int pv_why_target(const struct pv_plan *plan, const json_t *granted, const char *text, struct pv_why *out,
                   struct pv_err *err);
@@ -34,8 +34,8 @@ int pv_why_target(const struct pv_plan *plan, const json_t *granted, const char 
 int pv_why_path(const struct pv_plan *plan, const char *path, struct pv_why *out, struct pv_err *err);
 
 /*
- * What events.jsonl tells of the network. *granted: an array of rules; *refusals: an array of the refused flows' events,
- * oldest first. New references; both empty where there is nothing.
+ * What events.jsonl tells of the network. *granted: an array of rules; *refusals: an array of the refused flows'
+ * events, oldest first. New references; both empty where there is nothing.
  */
 int pv_why_events(const struct pv_job *job, json_t **granted, json_t **refusals, struct pv_err *err);
 

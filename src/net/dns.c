@@ -42,8 +42,8 @@ static void skip(struct reader *r, size_t n)
 }
 
 /*
- * A name at the reader, as text with dots. Pointers must lead backwards (RFC 1035, 4.1.4: to a prior name), so that following
- * them ends. *plain is false when a label holds what no host name does; the text is then not to be used.
+ * A name at the reader, as text with dots. Pointers must lead backwards (RFC 1035, 4.1.4: to a prior name), so that
+ * following them ends. *plain is false when a label holds what no host name does; the text is then not to be used.
  */
 static void get_name(struct reader *r, char text[PV_NETRULE_NAME_MAX + 1], bool *plain)
 {

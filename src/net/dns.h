@@ -55,9 +55,9 @@ struct pv_dns_answer {
 };
 
 /*
- * Writes the answer to a message that was parsed: header, its question, records, EDNS where the query had it. Over limit
- * bytes it is cut to header and question with TC set, as a client over UDP expects. Returns its length; limit is at
- * least 512.
+ * Writes the answer to a message that was parsed: header, its question, records, EDNS where the query had it. Over
+ * limit bytes it is cut to header and question with TC set, as a client over UDP expects. Returns its length; limit
+ * is at least 512.
  */
 size_t pv_dns_write_answer(const uint8_t *msg, const struct pv_dns_query *query, const struct pv_dns_answer *answer,
                            uint8_t *out, size_t limit);

@@ -3,8 +3,9 @@
  * The sandbox's name server, over UDP and TCP: whatever server a program asks, nftables sends the question here.
  *
  * A name that the policy refuses does not exist (NXDOMAIN: resolvers believe it at once, where REFUSED makes them ask
- * again); a name that it allows is looked up outside, and answered with the synthetic addresses of that name, so that the real ones
- * never come in and the connection carries the name back. Bounds: questions under way, TCP connections, their time.
+ * again); a name that it allows is looked up outside, and answered with the synthetic addresses of that name, so that
+ * the real ones never come in and the connection carries the name back. Bounds: questions under way, TCP connections,
+ * their time.
  */
 #include <limits.h>
 #include <netinet/in.h>

@@ -46,8 +46,8 @@ static bool holds(const struct pv_netrule *r, const struct target *t)
 }
 
 /*
- * A deny rule for one port does not refuse the whole name: such a rule is asked again at connect time. One that is about
- * connections alone neither.
+ * A deny rule for one port does not refuse the whole name: such a rule is asked again at connect time. One that is
+ * about connections alone neither.
  */
 static bool denies(const struct pv_netrule *r, const struct target *t)
 {

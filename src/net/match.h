@@ -29,9 +29,10 @@ struct pv_verdict pv_match_name(const struct pv_netpolicy *p, const char *name);
 struct pv_verdict pv_match_name_port(const struct pv_netpolicy *p, const char *name, uint16_t port);
 
 /*
- * The address that a name resolved to (name not NULL, already allowed): deny rules by address hold, and special addresses
- * need a rule by address or allow_private_ips. Or an address that the sandbox connected to itself (name NULL). A rule wider
- * than the widest special block (0.0.0.0/0, 2000::/3) says "the Internet" and names no special address.
+ * The address that a name resolved to (name not NULL, already allowed): deny rules by address hold, and special
+ * addresses need a rule by address or allow_private_ips. Or an address that the sandbox connected to itself (name
+ * NULL). A rule wider than the widest special block (0.0.0.0/0, 2000::/3) says "the Internet" and names no special
+ * address.
  */
 struct pv_verdict pv_match_address(const struct pv_netpolicy *p, const char *name, const struct pv_netaddr *addr,
                                    uint16_t port);
@@ -40,8 +41,8 @@ struct pv_verdict pv_match_address(const struct pv_netpolicy *p, const char *nam
 bool pv_match_names_host(const struct pv_netpolicy *p, const char *name, uint16_t port);
 
 /*
- * The deny rule that makes a grant of this rule void, since it holds all of it; *layer is where it stands. NULL: there is
- * none (deny rules still win over a part of what the grant holds).
+ * The deny rule that makes a grant of this rule void, since it holds all of it; *layer is where it stands. NULL:
+ * there is none (deny rules still win over a part of what the grant holds).
  */
 const struct pv_netrule *pv_match_denial(const struct pv_netpolicy *p, const struct pv_netrule *rule,
                                          const char **layer);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Synthetic addresses: each name that the sandbox may resolve gets one IPv4 and one IPv6 address, the same for the whole
- * run, so that a connection to the address carries the name. No address is ever given to a second name, so that
+ * Synthetic addresses: each name that the sandbox may resolve gets one IPv4 and one IPv6 address, the same for the
+ * whole run, so that a connection to the address carries the name. No address is ever given to a second name, so that
  * changing answers of a name server (rebinding) find no handle. Bounded: names are the sandbox's choice.
  */
 #ifndef PV_NET_NAMES_H

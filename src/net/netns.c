@@ -87,8 +87,8 @@ static int add_address(int nl, const struct address *a, struct pv_err *err)
 }
 
 /*
- * The kernel gives a new IPv6 address its local route in a work queue, some time later; what is sent to the address before that
- * is unreachable. This one, of a lower priority, is there at once.
+ * The kernel gives a new IPv6 address its local route in a work queue, some time later; what is sent to the address
+ * before that is unreachable. This one, of a lower priority, is there at once.
  */
 static int add_local_route(int nl, const struct address *a, struct pv_err *err)
 {
@@ -149,7 +149,10 @@ static int add_rule(int nl, unsigned char family, const struct rule *w, struct p
         return transact(nl, &r, "add a routing rule", err);
 }
 
-/* A look-up without a protocol (connect of an unbound UDP socket asks with one; ip route get does not) stays unreachable. */
+/*
+ * A look-up without a protocol (connect of an unbound UDP socket asks with one; ip route get does not) stays
+ * unreachable.
+ */
 static const struct rule rules[] = {
         { RULE_DNS, IPPROTO_TCP, 0, FR_ACT_TO_TBL },
         { RULE_DNS, IPPROTO_UDP, 53, FR_ACT_TO_TBL },
@@ -157,9 +160,9 @@ static const struct rule rules[] = {
 };
 
 /*
- * Connection tracking remembers a connection for two minutes after its end, and the number that one namespace may have is the
- * machine's to set: a job that makes many in sequence would run into it, and then into silence. Best effort: the files are there once
- * a rule set with nat is, and may be read-only in a container.
+ * Connection tracking remembers a connection for two minutes after its end, and the number that one namespace may
+ * have is the machine's to set: a job that makes many in sequence would run into it, and then into silence. Best
+ * effort: the files are there once a rule set with nat is, and may be read-only in a container.
  */
 void pv_netns_forget_ended_connections(void)
 {

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The inside of the network namespace: what makes every packet of the sandbox end at pVisor. Called by the launcher, single-
- * threaded, in a fresh namespace that the caller's user namespace owns (CAP_NET_ADMIN), before anything hostile runs.
+ * The inside of the network namespace: what makes every packet of the sandbox end at pVisor. Called by the launcher,
+ * single-threaded, in a fresh namespace that the caller's user namespace owns (CAP_NET_ADMIN), before anything
+ * hostile runs.
  *
- * Routing (rtnetlink(7)): lo is up; a default route for both families leads into lo; UDP except to port 53, and all that is
- * neither TCP nor UDP, is unreachable beyond lo, so that it fails at once and with an error that programs know.
+ * Routing (rtnetlink(7)): lo is up; a default route for both families leads into lo; UDP except to port 53, and all
+ * that is neither TCP nor UDP, is unreachable beyond lo, so that it fails at once and with an error that programs
+ * know.
  */
 #ifndef PV_NET_NETNS_H
 #define PV_NET_NETNS_H
@@ -38,7 +40,10 @@ enum pv_netns_socket {
 };
 
 struct pv_netns_sockets {
-        /* All on the loopback addresses: a wildcard UDP socket would answer from another address than it was asked at. */
+        /*
+         * All on the loopback addresses: a wildcard UDP socket would answer from another address than it was asked
+         * at.
+         */
         int fd[PV_NETNS_SOCKETS]; /* listening or bound, non-blocking, close-on-exec; -1 when there is none */
         uint16_t port[PV_NETNS_SOCKETS];
         int log;   /* what nftables refuses (nflog.h); -1: not known */
@@ -46,14 +51,14 @@ struct pv_netns_sockets {
 };
 
 /*
- * Where the proxy listens: the one port of ours that answers to the sandbox, so that it is none that the kernel may have chosen
- * for a canary on the host (probes would take the proxy for it).
+ * Where the proxy listens: the one port of ours that answers to the sandbox, so that it is none that the kernel may
+ * have chosen for a canary on the host (probes would take the proxy for it).
  */
 #define PV_NETNS_PROXY_PORT 15128
 
 /*
- * Opens all but the log and the rules in the caller's namespace; the others' ports are the kernel's choice, the same for v4
- * and v6.
+ * Opens all but the log and the rules in the caller's namespace; the others' ports are the kernel's choice, the same
+ * for v4 and v6.
  */
 int pv_netns_listen(struct pv_netns_sockets *out, struct pv_err *err);
 void pv_netns_close(struct pv_netns_sockets *s);
@@ -62,14 +67,14 @@ void pv_netns_close(struct pv_netns_sockets *s);
 int pv_netns_listen_at(uint16_t port, int *out, struct pv_err *err);
 
 /*
- * Sockets inside for the data plane, which has threads and cannot enter a user namespace: a process of its own that enters
- * the namespaces serves the channel until its end of file; each request is one byte, AF_INET or AF_INET6, each answer a
- * stream socket.
+ * Sockets inside for the data plane, which has threads and cannot enter a user namespace: a process of its own that
+ * enters the namespaces serves the channel until its end of file; each request is one byte, AF_INET or AF_INET6, each
+ * answer a stream socket.
  */
 void pv_netns_serve_sockets(int channel);
 /*
- * A non-blocking stream socket of the namespace, or -1 with errno. The channel has a time limit (SO_RCVTIMEO), and is given
- * up for good once it was exceeded.
+ * A non-blocking stream socket of the namespace, or -1 with errno. The channel has a time limit (SO_RCVTIMEO), and is
+ * given up for good once it was exceeded.
  */
 int pv_netns_ask_socket(int channel, int family);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What nftables refuses inside the namespace never reaches a socket of ours; the kernel's packet log (nfnetlink_log) tells of
- * it. The launcher opens the log where it has the right to, the data plane reads it. Messages come from the kernel, packets in
- * them from the sandbox.
+ * What nftables refuses inside the namespace never reaches a socket of ours; the kernel's packet log (nfnetlink_log)
+ * tells of it. The launcher opens the log where it has the right to, the data plane reads it. Messages come from the
+ * kernel, packets in them from the sandbox.
  */
 #ifndef PV_NET_NFLOG_H
 #define PV_NET_NFLOG_H
@@ -19,8 +19,8 @@
 #define PV_NFLOG_SNAPSHOT 128 /* bytes of a packet: IP header, options, ports */
 
 /*
- * A non-blocking netlink socket that hears PV_NFLOG_GROUP of the caller's network namespace. Must: CAP_NET_ADMIN over it. -1 with
- * PV_ERR_UNSUPPORTED where the kernel has no nfnetlink_log.
+ * A non-blocking netlink socket that hears PV_NFLOG_GROUP of the caller's network namespace. Must: CAP_NET_ADMIN over
+ * it. -1 with PV_ERR_UNSUPPORTED where the kernel has no nfnetlink_log.
  */
 int pv_nflog_open(struct pv_err *err);
 

@@ -21,9 +21,9 @@ struct pv_nfmsg {
 };
 
 /*
- * A netlink socket for the rules of the caller's network namespace. Must: CAP_NET_ADMIN over it, at the opening; whoever
- * sends on it later must have that right too, which the owner of the namespace's user namespace has from outside
- * (user_namespaces(7)). -1 with PV_ERR_UNSUPPORTED.
+ * A netlink socket for the rules of the caller's network namespace. Must: CAP_NET_ADMIN over it, at the opening;
+ * whoever sends on it later must have that right too, which the owner of the namespace's user namespace has from
+ * outside (user_namespaces(7)). -1 with PV_ERR_UNSUPPORTED.
  */
 int pv_nfmsg_open(struct pv_err *err);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the supervisor tells a data plane that runs: a pair of SOCK_SEQPACKET sockets, one JSON object a packet. Each order is
- * answered by one packet, in order: {"ok": true} or {"ok": false, "error": "..."}.
+ * What the supervisor tells a data plane that runs: a pair of SOCK_SEQPACKET sockets, one JSON object a packet. Each
+ * order is answered by one packet, in order: {"ok": true} or {"ok": false, "error": "..."}.
  *
  *   {"order": "allow", "rules": ["example.com:443", ...]}   grants these (the supervisor has asked the deny rules)
  *   {"order": "publish", "port": 3000}                      with a listening socket: leads to that port of the sandbox

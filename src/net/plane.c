@@ -2,31 +2,38 @@
 /*
  * Theory of operation
  *
- * Actors. The sandbox (hostile) lives in a network namespace in which nothing but lo exists. The launcher, before anything hostile
- * runs, gave it routes, rules and listening sockets (netns.c, nft.c) and passed the sockets out. The data plane is a process of its
- * own in the host's namespaces, with the person's rights and none over the sandbox; it is not in the sandbox's process table.
+ * Actors. The sandbox (hostile) lives in a network namespace in which nothing but lo exists. The launcher, before
+ * anything hostile runs, gave it routes, rules and listening sockets (netns.c, nft.c) and passed the sockets out. The
+ * data plane is a process of its own in the host's namespaces, with the person's rights and none over the sandbox; it
+ * is not in the sandbox's process table.
  *
- * Way of a connection. The kernel inside terminates TCP: connect(2) to any address is redirected to our listening socket. We read
- * the original destination from connection tracking, find the name that a synthetic address stands for (names.c), ask the policy
- * (match.c), resolve the name with the host's resolver (resolve.c), ask the policy again for each address that came out, connect
- * from the host and move the bytes (relay.c). flow.c holds that sequence; dns_serve.c answers the questions.
+ * Way of a connection. The kernel inside terminates TCP: connect(2) to any address is redirected to our listening
+ * socket. We read the original destination from connection tracking, find the name that a synthetic address stands
+ * for (names.c), ask the policy (match.c), resolve the name with the host's resolver (resolve.c), ask the policy
+ * again for each address that came out, connect from the host and move the bytes (relay.c). flow.c holds that
+ * sequence; dns_serve.c answers the questions.
  *
- * What cannot be passed by: there is no route but into lo, and no rule set that lets a packet to another address keep it; losing
- * the rules (a flush needs a capability that nobody inside has) leaves packets that nobody answers. A name is bound to its address
- * for the whole run, and the real address is judged after it was resolved, so answers that change find no handle.
+ * What cannot be passed by: there is no route but into lo, and no rule set that lets a packet to another address keep
+ * it; losing the rules (a flush needs a capability that nobody inside has) leaves packets that nobody answers. A name
+ * is bound to its address for the whole run, and the real address is judged after it was resolved, so answers that
+ * change find no handle.
  *
- * Grants. What the person allows or publishes while it runs comes from the supervisor (orders.c): it is added to our copy of
- * the policy and, by the netlink socket that the launcher opened inside, to the kernel's rules; deny rules stay before it.
+ * Grants. What the person allows or publishes while it runs comes from the supervisor (orders.c): it is added to our
+ * copy of the policy and, by the netlink socket that the launcher opened inside, to the kernel's rules; deny rules
+ * stay before it.
  *
- * Bounds, since the sandbox chooses how much: connections, names, questions, targets and lines in the record, the head of a proxy
- * request, time to connect. Bytes that one side does not take stop the other. When descriptors run out, connections are reset at
- * once and the record says so; some are kept from connections, so that names can always be resolved.
+ * Bounds, since the sandbox chooses how much: connections, names, questions, targets and lines in the record, the
+ * head of a proxy request, time to connect. Bytes that one side does not take stop the other. When descriptors run
+ * out, connections are reset at once and the record says so; some are kept from connections, so that names can always
+ * be resolved.
  *
- * Death. Without this process its sockets are closed: connections are reset, new ones are refused, names are not answered. The
- * sandbox stays as closed as it was; the supervisor says so at the end. It dies with the supervisor (PR_SET_PDEATHSIG).
+ * Death. Without this process its sockets are closed: connections are reset, new ones are refused, names are not
+ * answered. The sandbox stays as closed as it was; the supervisor says so at the end. It dies with the supervisor
+ * (PR_SET_PDEATHSIG).
  *
- * End. The supervisor shuts its half of the control stream down when the sandbox is dead. What the sandbox sent before and the far
- * end has not yet taken is still delivered, for at most LINGER_MS; then the sums go out through the control stream.
+ * End. The supervisor shuts its half of the control stream down when the sandbox is dead. What the sandbox sent
+ * before and the far end has not yet taken is still delivered, for at most LINGER_MS; then the sums go out through
+ * the control stream.
  */
 #include "net/plane.h"
 
@@ -94,8 +101,9 @@ static void open_doors(struct pv_plane *p)
 }
 
 /*
- * There is no room: a connection left in the queue would wait for ever, so one is taken in with the spare descriptor and
- * reset. Should even that fail (the machine's own limit), the queue is left alone for a moment, not asked without pause.
+ * There is no room: a connection left in the queue would wait for ever, so one is taken in with the spare descriptor
+ * and reset. Should even that fail (the machine's own limit), the queue is left alone for a moment, not asked without
+ * pause.
  */
 static void turn_away(struct pv_plane *p, int listener)
 {

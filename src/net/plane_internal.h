@@ -58,7 +58,10 @@ void pv_flow_end_all(struct pv_plane *p);
 /* One more port of the sandbox on the host: takes the listening socket. */
 int pv_plane_publish(struct pv_plane *p, int listener, uint16_t port, struct pv_err *err);
 
-/* May the sandbox reach the host's loopback at this port (0: at any)? Only a rule that names PV_PLANE_HOST_NAME says so. */
+/*
+ * May the sandbox reach the host's loopback at this port (0: at any)? Only a rule that names PV_PLANE_HOST_NAME says
+ * so.
+ */
 bool pv_plane_allows_host_port(const struct pv_netpolicy *policy, uint16_t port);
 
 struct pv_dns_server; /* opaque */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The whole data plane: a "host" and a "sandbox", each a network namespace of its own in which nothing but lo exists. The
- * servers listen on the host's loopback; the sandbox reaches them under PV_PLANE_HOST_NAME or by rules by address.
+ * The whole data plane: a "host" and a "sandbox", each a network namespace of its own in which nothing but lo exists.
+ * The servers listen on the host's loopback; the sandbox reaches them under PV_PLANE_HOST_NAME or by rules by
+ * address.
  */
 #include "base/test.h"
 #include "net/plane.h"
@@ -136,7 +137,10 @@ static void sandbox(struct world *w, int channel, void (*body)(struct world *))
         _exit(0);
 }
 
-/* Runs body in a sandbox with rules that allow these hosts at the server's port; the summary of the network goes to *summary. */
+/*
+ * Runs body in a sandbox with rules that allow these hosts at the server's port; the summary of the network goes to
+ * *summary.
+ */
 static void run(const char *const *allow, void (*body)(struct world *), json_t **summary)
 {
         struct world w = { 0 };

@@ -180,9 +180,9 @@ static int pump(struct pv_relay *r, enum pv_relay_side from)
 }
 
 /*
- * A side is read while its direction is open, empty and within its limits, and written while something waits for it. One
- * that has sent its end is watched for a reset all the same (epoll(7) reports that unasked to whoever is in the set);
- * not so when both its halves are shut, since that hang-up stays.
+ * A side is read while its direction is open, empty and within its limits, and written while something waits for it.
+ * One that has sent its end is watched for a reset all the same (epoll(7) reports that unasked to whoever is in the
+ * set); not so when both its halves are shut, since that hang-up stays.
  */
 static int ask(struct pv_relay *r)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bytes between two connected stream sockets, both ways, until both have ended. An end of file passes on as a half-close,
- * an error as a reset. What one side does not take stops the other (back-pressure): at most one chunk a direction is kept.
+ * Bytes between two connected stream sockets, both ways, until both have ended. An end of file passes on as a
+ * half-close, an error as a reset. What one side does not take stops the other (back-pressure): at most one chunk a
+ * direction is kept.
  */
 #ifndef PV_NET_RELAY_H
 #define PV_NET_RELAY_H
@@ -39,8 +40,10 @@ struct pv_relay {
         struct pv_relay *throttled_next, **throttled_self; /* in the pool's queue; self is NULL outside it */
         /* Called once with the first bytes that the inside sent; may be NULL. */
         void (*first)(struct pv_relay *r, const unsigned char *bytes, size_t n);
-        /* Called once, when both directions have ended or one failed; error is an errno or 0. May free the relay's memory
-           only after the loop's turn. */
+        /*
+         * Called once, when both directions have ended or one failed; error is an errno or 0. The relay's memory may be
+         * freed after the loop's turn, not within.
+         */
         void (*ended)(struct pv_relay *r, int error);
 };
 

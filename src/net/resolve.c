@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Theory: the loop's thread owns everything but the two queues between it and the workers, which a mutex guards. A
- * lookup is in the table from the question until its answer has expired; its waiters are touched by the loop's thread only, so
- * that forgetting one needs no lock. Workers know a lookup by its address alone and write nothing but its answer, while it is
- * in neither queue.
+ * lookup is in the table from the question until its answer has expired; its waiters are touched by the loop's thread
+ * only, so that forgetting one needs no lock. Workers know a lookup by its address alone and write nothing but its
+ * answer, while it is in neither queue.
  */
 #include "net/resolve.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Resolution outside the sandbox, by the host's own resolver (getaddrinfo(3): nsswitch, /etc/hosts, DNS), which blocks: a
- * few threads ask, the loop is told through a descriptor. Answers are kept for a short while, and one question serves
- * all who wait for the same name.
+ * Resolution outside the sandbox, by the host's own resolver (getaddrinfo(3): nsswitch, /etc/hosts, DNS), which
+ * blocks: a few threads ask, the loop is told through a descriptor. Answers are kept for a short while, and one
+ * question serves all who wait for the same name.
  */
 #ifndef PV_NET_RESOLVE_H
 #define PV_NET_RESOLVE_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What happened on the network, for the record: each flow as a line of events.jsonl, and per target a sum for the bundle,
- * the review and the closing lines of a run. Bounded: targets are the sandbox's choice.
+ * What happened on the network, for the record: each flow as a line of events.jsonl, and per target a sum for the
+ * bundle, the review and the closing lines of a run. Bounded: targets are the sandbox's choice.
  */
 #ifndef PV_NET_TALLY_H
 #define PV_NET_TALLY_H
@@ -43,8 +43,8 @@ void pv_tally_free(struct pv_tally *t);
 void pv_tally_note(struct pv_tally *t, const struct pv_flow_record *r);
 
 /*
- * {"counters": {...}, "targets": [{"target", "port", "state": "reached"|"refused"|"failed", "count", "bytes_out", "bytes_in",
- * "why", "allow_with"}, ...]}; targets in the order in which they were first seen. A new reference.
+ * {"counters": {...}, "targets": [{"target", "port", "state": "reached"|"refused"|"failed", "count", "bytes_out",
+ * "bytes_in", "why", "allow_with"}, ...]}; targets in the order in which they were first seen. A new reference.
  */
 json_t *pv_tally_summary(const struct pv_tally *t);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The server name that a TLS client asks for (RFC 8446, 4.1.2; RFC 6066, 3), for the record alone: a client says what it likes,
- * and may hide it. A pure function over the first bytes that it sent; the sender is hostile.
+ * The server name that a TLS client asks for (RFC 8446, 4.1.2; RFC 6066, 3), for the record alone: a client says what
+ * it likes, and may hide it. A pure function over the first bytes that it sent; the sender is hostile.
  */
 #ifndef PV_NET_TLS_H
 #define PV_NET_TLS_H

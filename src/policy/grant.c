@@ -6,7 +6,7 @@
 #include "base/path.h"
 #include "policy/services.h"
 
-#define MOUNTS_MAX 256 /* the kernel's own limit on mounts is far above; a person's patience is not */
+#define MOUNTS_MAX 256 /* far below the kernel's own limit (fs.mount-max) */
 
 static const char *const access_names[] = {
         [PV_MOUNT_READ] = "read",

@@ -13,10 +13,9 @@
 int pv_grant_parse_mount(const char *text, const char *home, struct pv_mount *out, struct pv_err *err);
 
 /*
- * Adds the mounts to the plan, and those to stage to its roots. Under --safe services of the host are refused, unless
- * the person knows (policy/services.h). plan's workspace, filesystem, staged and roots must
- * be set. PV_ERR_USAGE for what would cover the workspace or a system directory, overlaps another staged root, or
- * needs a sandbox that is not there.
+ * Adds the mounts to the plan, and those to stage to its roots. plan's workspace, filesystem, staged and roots must be
+ * set. PV_ERR_USAGE for what would cover the workspace or a system directory, overlaps another staged root, or needs a
+ * sandbox that is not there; PV_ERR_POLICY under --safe for a service of the host (services.h), unless i_know.
  */
 int pv_grant_add_mounts(struct pv_plan *plan, const struct pv_strv *mounts, char *const *environment, bool i_know,
                         struct pv_err *err);

@@ -27,8 +27,7 @@ void pv_kept_add_profile(struct pv_plan *plan, const struct pv_profile *profile,
 /*
  * Adds the caches: the profile's; those known that a file of the workspace calls for (~/.npm where there is a
  * package.json), that an earlier run of this workspace kept, or, for an agent, that the host has; an agent has ~/.cache
- * in any case. An overlay costs each
- * run a millisecond, so that not every one has one.
+ * in any case. Not all of them always: an overlay costs each run a millisecond.
  */
 void pv_kept_add_caches(struct pv_plan *plan, const struct pv_profile *profile, const char *store);
 
@@ -36,8 +35,8 @@ void pv_kept_add_caches(struct pv_plan *plan, const struct pv_profile *profile, 
 void pv_kept_list(const char *home, const struct pv_profile *profile, struct pv_strv *out);
 
 /*
- * In an empty HOME: the toolchains that PATH names a directory of (~/.cargo for ~/.cargo/bin), whole, since what lies in
- * their bin directories leads to the rest of them. path_list: the person's PATH or NULL.
+ * In an empty HOME: the toolchains that PATH names a directory of (~/.cargo for ~/.cargo/bin), whole, since what lies
+ * in their bin directories leads to the rest of them. path_list: the person's PATH or NULL.
  */
 void pv_kept_add_toolchains(struct pv_plan *plan, const char *path_list);
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The network policy of a run: layers (base, user, workspace, session) that intersect. A layer denies what a deny rule
- * of it holds; it allows what an allow rule of it holds, or all else when it has no allow rule and is not closed. A target
- * may be reached when no layer denies it and each layer allows it, or the person granted it while the command runs.
+ * The network policy of a run: layers (base, user, workspace, session) that intersect. A layer denies what a deny
+ * rule of it holds; it allows what an allow rule of it holds, or all else when it has no allow rule and is not
+ * closed. A target may be reached when no layer denies it and each layer allows it, or the person granted it while
+ * the command runs.
  */
 #ifndef PV_POLICY_NETPOLICY_H
 #define PV_POLICY_NETPOLICY_H

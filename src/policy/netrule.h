@@ -4,8 +4,9 @@
  *
  *   example.com  *.example.com  203.0.113.7  2001:db8::/32  [2001:db8::1]:443  example.com:8000-8010  *:443  *
  *
- * Names are compared as DNS does: ASCII letters without case, a trailing dot does not count. `*.example.com` holds every
- * name below example.com and not example.com itself. A rule by name never holds an address, and the other way round.
+ * Names are compared as DNS does: ASCII letters without case, a trailing dot does not count. `*.example.com` holds
+ * every name below example.com and not example.com itself. A rule by name never holds an address, and the other way
+ * round.
  *
  * The long form names its parts, as a configuration file has them; netrules.h reads what stands for several rules.
  *

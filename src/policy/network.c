@@ -39,8 +39,8 @@ static int check(const struct pv_request *r, struct pv_err *err)
 }
 
 /*
- * Ports from outside and to outside need the data plane, though nothing else be allowed. --safe has it without a rule, too:
- * what was refused can then be named, and granted while it runs.
+ * Ports from outside and to outside need the data plane, though nothing else be allowed. --safe has it without a
+ * rule, too: what was refused can then be named, and granted while it runs.
  */
 static enum pv_net_mode mode_of(const struct pv_request *r)
 {
@@ -198,9 +198,9 @@ static void add_all(struct pv_strv *to, const struct pv_strv *from)
 }
 
 /*
- * A layer with the hosts of the agent's profile. Where nothing could be reached (closed) they are all that can; where the
- * person says what may be reached they are added, since each list of what is allowed must hold a target. Where all is
- * allowed but what is denied they change nothing.
+ * A layer with the hosts of the agent's profile. Where nothing could be reached (closed) they are all that can; where
+ * the person says what may be reached they are added, since each list of what is allowed must hold a target. Where
+ * all is allowed but what is denied they change nothing.
  */
 static int add_layer(struct pv_plan *p, const struct pv_netlayer_texts *texts, const struct pv_groups *groups,
                      struct pv_err *err)

@@ -7,8 +7,8 @@
 #include "policy/request.h"
 
 /*
- * plan->safe and plan->profile are set already; environment is the person's, for the groups that rules name. PV_ERR_USAGE: a rule that is
- * none, or options that contradict each other.
+ * plan->safe and plan->profile are set already; environment is the person's, for the groups that rules name.
+ * PV_ERR_USAGE: a rule that is none, or options that contradict each other.
  */
 int pv_admit_network(const struct pv_request *r, char *const *environment, struct pv_plan *plan, struct pv_err *err);
 

@@ -101,7 +101,10 @@ static char *expand(const struct pv_plan *plan, const char *path)
         return u ? pv_strf("%.*s%u%s", (int)(u - path), path, (unsigned)geteuid(), u + 2) : pv_strdup(path);
 }
 
-/* The path that a variable's value holds: "/path", "unix:///path", "unix:path=/path,guid=...", "/path,123,0"; or NULL. */
+/*
+ * The path that a variable's value holds: "/path", "unix:///path", "unix:path=/path,guid=...", "/path,123,0"; or
+ * NULL.
+ */
 static char *path_of_value(const char *value, char *const *environment)
 {
         const char *slash = strchr(value, '/');
@@ -121,8 +124,8 @@ struct judged {
 };
 
 /*
- * A read-only or staged share is an overlay, where sockets are inert. There only a socket by its own name counts, and what
- * nobody would show for anything but its sockets: the machine's and the session's directories of them.
+ * A read-only or staged share is an overlay, where sockets are inert. There only a socket by its own name counts, and
+ * what nobody would show for anything but its sockets: the machine's and the session's directories of them.
  */
 static bool shows(const struct pv_plan *plan, const struct judged *j, const char *path)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Deciding on a stage in which a command runs: what an apply does besides. The theory heads beside.c. Inside src/stage. */
+/*
+ * Deciding on a stage in which a command runs: what an apply does besides. The theory heads beside.c. Inside
+ * src/stage.
+ */
 #ifndef PV_STAGE_BESIDE_H
 #define PV_STAGE_BESIDE_H
 

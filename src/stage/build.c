@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From changes to a plan: what each change needs, whether it may be moved or must be copied, and what stands against. */
+/*
+ * From changes to a plan: what each change needs, whether it may be moved or must be copied, and what stands against.
+ */
 #include "stage/build.h"
 
 #include <dirent.h>
@@ -189,7 +191,10 @@ static bool is_preimage(const struct pv_facts *pre, const struct pv_ident *have,
                 (uint32_t)pre->mtime.tv_nsec == have->mtime_ns && same_time(&pre->ctime, ctime));
 }
 
-/* Does this batch make a directory above this path, where there is none or a file or a link? Its check answers for both. */
+/*
+ * Does this batch make a directory above this path, where there is none or a file or a link? Its check answers for
+ * both.
+ */
 static bool makes_above(struct builder *b, const struct pv_change *c)
 {
         pv_auto_free char *dir = pv_strdup(c->path);
@@ -348,7 +353,9 @@ static struct pv_ident ident_of_facts(const struct pv_facts *f)
                                   .gid = f->gid };
 }
 
-/* Names of one file have one time: where one gets that of the batch, all do, or what landed would not be known again. */
+/*
+ * Names of one file have one time: where one gets that of the batch, all do, or what landed would not be known again.
+ */
 static bool wants_time(const struct builder *b, const struct pv_change *c)
 {
         struct link_count key = { .ino = c->now.ino, .root = c->root, .layer = c->layer };

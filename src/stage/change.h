@@ -119,9 +119,9 @@ int pv_changes_compute(struct pv_stage *s, struct pv_changes **out, struct pv_er
 int pv_changes_compute_settled(struct pv_stage *s, const struct pv_settled *settled, size_t n_settled,
                                struct pv_changes **out, struct pv_err *err);
 /*
- * The same once more while the command is held still, in little time: only directories above and below what is selected
- * are looked into, files that are what they were are not read again, and renames are those that were found before. For a
- * stage opened with PV_STAGE_DECIDE.
+ * The same once more while the command is held still, in little time: only directories above and below what is
+ * selected are looked into, files that are what they were are not read again, and renames are those that were found
+ * before. For a stage opened with PV_STAGE_DECIDE.
  */
 int pv_changes_compute_again(struct pv_stage *s, const struct pv_changes *before, const bool *selected,
                              struct pv_changes **out, struct pv_err *err);

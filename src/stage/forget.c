@@ -10,8 +10,8 @@
  * a whiteout for each entry that it hid, but not for those that are selected, and then it loses its mark. In this order
  * it may be interrupted anywhere and repeated.
  *
- * Layers that others stand on stay as they are. There an applied path stays with, for a preimage, just what was applied,
- * which makes it no change; a dropped one is covered in the top layer.
+ * Layers that others stand on stay as they are. There an applied path stays with, for a preimage, just what was
+ * applied, which makes it no change; a dropped one is covered in the top layer.
  */
 #include <dirent.h>
 #include <fcntl.h>

@@ -81,8 +81,8 @@ int pv_ident_read_unwritten(int dirfd, const char *name, struct pv_ident *out, b
         if (fd < 0) /* one that its owner may not read, or no file any more */
                 return pv_ident_read(dirfd, name, out, NULL);
         /*
-         * Closing the only descriptor of this open gives the lease back. Who opens the file for writing meanwhile breaks
-         * it, of which the holder is told by SIGIO, whose default is death: SIGURG's is nothing.
+         * Closing the only descriptor of this open gives the lease back. Who opens the file for writing meanwhile
+         * breaks it, of which the holder is told by SIGIO, whose default is death: SIGURG's is nothing.
          */
         (void)fcntl(fd, F_SETSIG, SIGURG);
         *has_writer = fcntl(fd, F_SETLEASE, F_RDLCK) < 0 && (errno == EAGAIN || errno == EBUSY);

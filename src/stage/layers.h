@@ -54,7 +54,10 @@ int pv_layers_make_top(struct pv_stage *s, struct pv_err *err);
 /* Whether a directory in a layer hides all that the layers below it and the host have there. */
 bool pv_layer_is_opaque(int dirfd, const char *name);
 
-/* Makes the directory parent/name with mode, owner, times and attributes of the directory `like`. 0, or -1 with errno. */
+/*
+ * Makes the directory parent/name with mode, owner, times and attributes of the directory `like`. 0, or -1 with
+ * errno.
+ */
 int pv_layer_make_like(int parent, const char *name, int like);
 
 /*
@@ -67,7 +70,10 @@ int pv_dependents_find(const struct pv_stage *s, unsigned *up_to, struct pv_err 
 int pv_dependents_add(const struct pv_stage *s, const char *owner_dir, unsigned number, struct pv_err *err);
 void pv_dependents_remove(const struct pv_stage *s, const char *owner_dir);
 
-/* Looks again who stands on this stage. shared[i]: layer i is not this stage's own, another one stands on it, or it runs. An array of n_layers, the caller's. */
+/*
+ * Looks again who stands on this stage. shared[i]: layer i is not this stage's own, another one stands on it, or it
+ * runs. An array of n_layers, the caller's.
+ */
 int pv_layers_find_shared(struct pv_stage *s, bool **shared, struct pv_err *err);
 
 #endif

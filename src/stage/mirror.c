@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What was copied once need not be copied again if it is the same inode with the same ctime: every write moves that.
- * But one through a mapping moves it at the first store to a page alone, and on tmpfs never. So a file that somebody has
- * open for writing is not copied before the last pass, and on tmpfs, where copying is cheap, nothing is. Files with
- * several names are left for the last pass as well.
+ * But one through a mapping moves it at the first store to a page alone, and on tmpfs never. So a file that somebody
+ * has open for writing is not copied before the last pass, and on tmpfs, where copying is cheap, nothing is. Files
+ * with several names are left for the last pass as well.
  */
 #include "stage/mirror.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What files of the host were when a run began, noted soon after, for those that git knows: roots/<n>/start-<run>. A file
- * that the host changes while the job runs has no preimage that could be trusted; this says what it was, by the blob that git
- * has of it, or, where it was edited and not committed, by a text kept in `bases`. Only files whose ctime lies before the
- * run's start are noted, so it matters not when it is done.
+ * What files of the host were when a run began, noted soon after, for those that git knows: roots/<n>/start-<run>. A
+ * file that the host changes while the job runs has no preimage that could be trusted; this says what it was, by the
+ * blob that git has of it, or, where it was edited and not committed, by a text kept in `bases`. Only files whose
+ * ctime lies before the run's start are noted, so it matters not when it is done.
  */
 #ifndef PV_STAGE_NOTES_H
 #define PV_STAGE_NOTES_H

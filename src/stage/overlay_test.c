@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What overlayfs cannot serve goes to FUSE, or is refused before the run, with the reason; and its twin that is served. */
+/*
+ * What overlayfs cannot serve goes to FUSE, or is refused before the run, with the reason; and its twin that is
+ * served.
+ */
 #include "base/test.h"
 
 #include <fcntl.h>

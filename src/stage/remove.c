@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Removing a stage, and what it takes on disk. First stage.json becomes the mark of an unfinished stage (a rename, which
- * a full filesystem has room for): that opens as one with which nothing can be done but removing it. The mark goes last
- * but the lock. So a removal may be interrupted anywhere, and repeated; and what has neither is never emptied, for a
- * person's own directory may well have a file named lock in it. Nor is anything removed that no stage has.
+ * Removing a stage, and what it takes on disk. First stage.json becomes the mark of an unfinished stage (a rename,
+ * which a full filesystem has room for): that opens as one with which nothing can be done but removing it. The mark
+ * goes last but the lock. So a removal may be interrupted anywhere, and repeated; and what has neither is never
+ * emptied, for a person's own directory may well have a file named lock in it. Nor is anything removed that no stage
+ * has.
  */
 #include <fcntl.h>
 #include <limits.h>

@@ -359,8 +359,8 @@ static int close_restaged(struct restage *r, const struct pv_item *was, struct p
 }
 
 /*
- * What was published was put together from both sides: the job's own version is staged again, the merged one goes. Where
- * the stage has something newer, the job's stays in the backup.
+ * What was published was put together from both sides: the job's own version is staged again, the merged one goes.
+ * Where the stage has something newer, the job's stays in the backup.
  */
 static int restage_merged(struct restage *r, size_t i, struct pv_err *err)
 {

@@ -28,9 +28,9 @@ struct pv_rebase {
 
 /*
  * Replaces or forgets the preimages of these paths in one durable step; doing it twice is harmless (recovery repeats
- * it). Suspicion noted at stop goes with the old preimage, unless a new one is given. A later change of a forgotten path
- * gets a new preimage at the next stop. While the command runs the new ones go into `landed` (beside.c), and a forgotten
- * path is one at which nothing is.
+ * it). Suspicion noted at stop goes with the old preimage, unless a new one is given. A later change of a forgotten
+ * path gets a new preimage at the next stop. While the command runs the new ones go into `landed` (beside.c), and a
+ * forgotten path is one at which nothing is.
  */
 int pv_stage_rebase(struct pv_stage *s, const struct pv_rebase *paths, size_t n, struct pv_err *err);
 

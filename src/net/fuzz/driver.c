@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where there is no libFuzzer: every seed as it is, cut at every place, and changed at a few, the same way in each run. */
+/*
+ * Where there is no libFuzzer: every seed as it is, cut at every place, and changed at a few, the same way in each
+ * run.
+ */
 #include "net/fuzz/fuzz.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One door of untrusted input a target. libFuzzer drives it under `./dev fuzz`; driver.c, with changes of its seeds made
- * by a fixed sequence of chance, as a unit test.
+ * One door of untrusted input a target. libFuzzer drives it under `./dev fuzz`; driver.c, with changes of its seeds
+ * made by a fixed sequence of chance, as a unit test.
  */
 #ifndef PV_NET_FUZZ_FUZZ_H
 #define PV_NET_FUZZ_FUZZ_H

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a person, a configuration file or a grant writes as network rules. What is understood is written and read again alike. */
+/*
+ * What a person, a configuration file or a grant writes as network rules. What is understood is written and read
+ * again alike.
+ */
 #include "policy/netrules.h"
 
 #include <string.h>
