@@ -124,7 +124,7 @@ def test_who_knows_has_it_and_the_record_says_so(pvisor, server, workspace, home
     assert levels["credentials"] == levels["sensitive_paths"] == "unenforced"
     assert levels["workspace_writes"] == levels["network"] == levels["host_writes"] == "enforced"
     assert bundle["plan"]["controls"]["services"] == [
-        {"what": "an ssh agent", "path": str(path), "opens": ["sensitive_paths", "credentials"]}]
+        {"what": "an ssh agent", "path": str(path), "opens": ["sensitive_paths", "credentials"], "device": False}]
     assert "unenforced" in pvisor("review", cwd=workspace).out
     # Looking at the result does not need it.
     script = "/usr/bin/python3 \"$@\" 2>/dev/null || ls made"
@@ -166,3 +166,65 @@ def test_other_mounts_are_as_before(pvisor, workspace, temporary):
     for access in ("read", "stage", "write"):
         assert safe(pvisor, workspace, "--mount", f"{temporary / 'data'}:{access}",
                     command=["cat", f"{temporary}/data/x"]).out == "y"
+
+
+# ---- devices ----
+
+NODES = {"/dev/kmsg": {"reads"}, "/dev/net/tun": {"network"}, "/dev/loop-control": None, "/dev/mem": None, "/dev/tty1": None}
+HARMLESS = ("/dev/kvm", "/dev/fuse", "/dev/null")
+
+
+@pytest.fixture(params=NODES)
+def node(request):
+    """A device that opens something; None as its dimensions: more than one."""
+    if not os.path.exists(request.param):
+        pytest.skip(f"there is no {request.param} here")
+    return os.path.realpath(request.param), NODES[request.param]
+
+
+def levels_of(environment):
+    return jobs.bundle(jobs.job_dirs(environment)[-1])["safety"]["levels"]
+
+
+def test_a_device_lowers_what_it_opens(pvisor, workspace, environment, node):
+    path, opens = node
+    run = pvisor("run", "--stage", "--overlaynet-deny-all", "--device", path, "--", "ls", path, cwd=workspace)
+    assert f"({path})" in run.err and "not enforced" in run.err
+    [job] = jobs.job_dirs(environment)
+    bundle = jobs.bundle(job)
+    assert [e.message for e in jsonschema.Draft202012Validator(SCHEMA).iter_errors(bundle)] == []
+    lowered = {d for d, level in bundle["safety"]["levels"].items() if level == "unenforced"}
+    pvisor("run", "--stage", "--overlaynet-deny-all", "--", "true", cwd=workspace)
+    [other] = set(jobs.job_dirs(environment)) - {job}
+    lowered -= {d for d, level in jobs.bundle(other)["safety"]["levels"].items() if level == "unenforced"}
+    assert lowered == opens if opens else len(lowered) > 1
+    [entry] = bundle["plan"]["controls"]["services"]
+    assert entry["path"] == path and entry["device"] and set(entry["opens"]) >= lowered
+    # Looking at the result does not need it.
+    assert pvisor("inspect", job.name, "--", "ls", path, cwd=workspace, code=None).code == 2
+
+
+def test_under_safe_the_person_says_that_they_know(pvisor, workspace, environment, node):
+    path, _ = node
+    refused = safe(pvisor, workspace, "--device", path, code=6)
+    assert f"--device {path}" in refused.err and "--i-know" in refused.err and jobs.job_dirs(environment) == []
+    safe(pvisor, workspace, "--device", path, "--i-know", command=("ls", path))
+    assert "unenforced" in [level for d, level in levels_of(environment).items() if d != "resources"]
+
+
+def test_strict_does_not_give_up_what_a_device_opens(pvisor, workspace, node):
+    path, _ = node
+    for options in (["--safe", "--i-know"], ["--stage", "--overlaynet-deny-all"]):
+        refused = pvisor("run", *options, "--strict", "--device", path, "--", "true", cwd=workspace, code=5)
+        assert "--strict" in refused.err and f"--device {path}" in refused.err
+
+
+@pytest.mark.parametrize("path", HARMLESS)
+def test_a_device_that_opens_nothing_lowers_nothing(pvisor, workspace, environment, path):
+    if not os.path.exists(path):
+        pytest.skip(f"there is no {path} here")
+    if path != "/dev/null":
+        safe(pvisor, workspace, "--strict", "--device", path, command=("ls", path))
+        assert all(level == "enforced" for d, level in levels_of(environment).items() if d != "resources")
+    else:
+        safe(pvisor, workspace, "--device", path)

@@ -232,6 +232,40 @@ def test_a_single_file_can_be_shared(inside, sandbox, temporary):
                            f"(: >{temporary}/one) 2>/dev/null || echo refused") == "1\nrefused\n"
 
 
+@pytest.mark.parametrize("access", ["read", "stage", "write"])
+@pytest.mark.parametrize("place", ["beside", "home"])
+def test_what_is_named_by_a_link_is_there_under_both_names(inside, sandbox, temporary, home, access, place):
+    (temporary / "versions/v1/sub").mkdir(parents=True)
+    (temporary / "versions/v1/file").write_text("one\n")
+    (temporary / "versions/v1/sub/deep").write_text("deep\n")
+    (temporary / "versions/other").write_text("other\n")
+    link = (home if place == "home" else temporary) / "current"
+    link.symlink_to(temporary / "versions/v1")
+    (temporary / "second").symlink_to("versions")
+    options = [*sandbox, "--mount", f"{link}:{access}"]
+    assert inside(options, f"cat {link}/file {temporary}/versions/v1/sub/deep") == "one\ndeep\n"
+    # What the link's own directory and the real one hold beside it is not shown for that.
+    assert inside(options, f"ls {temporary}/versions; cat {temporary}/versions/other {temporary}/second/other 2>/dev/null; true") == "v1\n"
+    script = f"(echo two >{link}/new) 2>/dev/null && cat {temporary}/versions/v1/new || echo refused"
+    assert inside(options, script) == ("refused\n" if access == "read" else "two\n")
+    assert (temporary / "versions/v1/new").exists() == (access == "write")
+
+
+def test_names_by_links_of_many_kinds(inside, sandbox, temporary):
+    """A link on the way, a link to a link, a file, a relative name; and without the mount none of them leads anywhere."""
+    (temporary / "real/lib").mkdir(parents=True)
+    (temporary / "real/lib/file").write_text("x\n")
+    (temporary / "dir").symlink_to("real")
+    (temporary / "chain").symlink_to("dir/lib")
+    (temporary / "one").symlink_to("real/lib/file")
+    names = [f"{temporary}/dir/lib", f"{temporary}/chain", f"{temporary}/one"]
+    looks = f"cat {temporary}/dir/lib/file {temporary}/chain/file {temporary}/one 2>/dev/null | wc -l"
+    for name in names:
+        assert inside([*sandbox, "--mount", f"{name}:read"], f"test -e {name} && echo there") == "there\n"
+    assert inside([*sandbox, "--mount", "../chain:read"], f"cat {temporary}/chain/file") == "x\n"
+    assert inside(sandbox, looks) == "0\n"
+
+
 @pytest.mark.root
 def test_a_read_share_with_mounts_below_it(inside, sandbox, share):
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", share / "sub"], check=True)

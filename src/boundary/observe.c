@@ -140,11 +140,12 @@ static void observe_services(const struct pv_launch *l, struct pv_observations *
                                 continue;
                         if (!o)
                                 o = add(obs, (enum pv_dimension)d, PV_CONTROL_SERVICE,
-                                        "let in by the person (--i-know)");
+                                        "let in by the person (--i-know, --device)");
                         o->partial = true;
                         (void)snprintf(attempted, sizeof attempted, "%s, at %s", p->services[i].what,
                                        p->services[i].path);
-                        pv_observation_probe(o, "host-service", attempted, PV_OUTCOME_SUCCEEDED, 0);
+                        pv_observation_probe(o, p->services[i].device ? "host-device" : "host-service", attempted,
+                                             PV_OUTCOME_SUCCEEDED, 0);
                 }
         }
 }

@@ -415,7 +415,8 @@ static int add_place_steps(struct ctx *c, const struct place *p, struct pv_err *
 static bool may_be_there(const struct pv_plan *p, const char *path)
 {
         for (size_t i = 0; i < p->n_mounts; i++)
-                if (pv_path_is_within(p->mounts[i].dst, path))
+                if (pv_path_is_within(p->mounts[i].dst, path) ||
+                    (p->mounts[i].named && pv_path_is_within(p->mounts[i].named, path)))
                         return true;
         for (size_t i = 0; i < p->n_state; i++)
                 if (pv_path_is_within(path, p->state[i].dst))
@@ -440,6 +441,39 @@ static void forget_granted(struct ctx *c)
         c->view->absent = kept;
 }
 
+/* Nothing of the host's is at path, and no step made it on the way to its own place. */
+static bool is_free(const struct pv_view *view, const char *path)
+{
+        const struct pv_view_step *s = pv_view_at(view, path);
+        if (s && (s->op != PV_VIEW_PRIVATE || pv_streq(s->dst, path)))
+                return false;
+        for (size_t i = 0; i < view->n; i++)
+                if (pv_path_is_within(view->v[i].dst, path))
+                        return false;
+        return true;
+}
+
+/*
+ * What was named by way of links is there under that name, too. Where something shows the host's own tree the link is
+ * part of that; elsewhere it is made. A name below another one's is reached through that.
+ */
+static void add_names(struct ctx *c)
+{
+        const struct pv_plan *p = c->plan;
+        static const char *const kernel[] = { "/proc", "/sys", "/dev" };
+        for (size_t i = 0; i < p->n_mounts; i++) {
+                const char *named = p->mounts[i].named;
+                bool reached = !named;
+                for (size_t k = 0; !reached && k < sizeof kernel / sizeof *kernel; k++)
+                        reached = pv_path_is_within(named, kernel[k]);
+                for (size_t k = 0; !reached && k < p->n_mounts; k++)
+                        reached = k != i && p->mounts[k].named && !pv_streq(p->mounts[k].named, named) &&
+                                  pv_path_is_within(named, p->mounts[k].named);
+                if (!reached && is_free(c->view, named))
+                        pv_view_add(c->view, PV_VIEW_LINK, p->mounts[i].dst, named);
+        }
+}
+
 /* ---- the two views ---- */
 
 static int sandbox_view(struct ctx *c, const char *tty, struct pv_err *err)
@@ -460,6 +494,7 @@ static int sandbox_view(struct ctx *c, const char *tty, struct pv_err *err)
         for (size_t i = 0; i < all.n; i++)
                 if (add_place_steps(c, &all.v[i], err) < 0)
                         return -1;
+        add_names(c);
         if (c->plan->n_mounts + c->plan->n_state + c->plan->caches.n > 0)
                 forget_granted(c);
         return 0;

@@ -106,14 +106,15 @@ const struct pv_opt pv_run_options[] = {
           .type = PV_OPT_FLAG,
           .flags = PV_OPT_CLI_ONLY,
           .field = FIELD(i_know),
-          .help = "With --mount: show even what speaks for you or for the machine (the Docker, D-Bus, X11, Wayland "
-                  "sockets, ssh and gpg agents). What that opens is recorded as unenforced." },
+          .help = "With --mount and --device: show even what speaks for you or for the machine (the Docker, D-Bus, "
+                  "X11, Wayland sockets, ssh and gpg agents; disks, input devices). What that opens is recorded as "
+                  "unenforced." },
         { .name = "device",
           .type = PV_OPT_LIST,
           .arg = "PATH",
           .complete = PV_COMPLETE_FILE,
           .field = FIELD(device),
-          .help = "Show one more device of /dev. Repeatable." },
+          .help = "Show one more device of /dev; what it opens is recorded as unenforced. Repeatable." },
         { .name = "workspace",
           .type = PV_OPT_TEXT,
           .arg = "DIR",

@@ -49,9 +49,23 @@ struct pv_contained {
         unsigned runs;
 };
 
-/* A service of the host that the person let the job have is nothing to look with. */
+static bool opens_something(const struct pv_plan *p, const char *device)
+{
+        for (size_t i = 0; i < p->n_services; i++)
+                if (pv_streq(p->services[i].path, device))
+                        return true;
+        return false;
+}
+
+/* A service or device of the host that the person let the job have is nothing to look with. */
 static void drop_services(struct pv_plan *p)
 {
+        struct pv_strv harmless = { 0 };
+        for (size_t i = 0; i < p->devices.n; i++)
+                if (!opens_something(p, p->devices.v[i]))
+                        pv_strv_add(&harmless, p->devices.v[i]);
+        pv_strv_fini(&p->devices);
+        p->devices = harmless;
         size_t kept = 0;
         for (size_t i = 0; i < p->n_mounts; i++) {
                 struct stat st;
@@ -59,8 +73,7 @@ static void drop_services(struct pv_plan *p)
                         p->mounts[kept++] = p->mounts[i];
                         continue;
                 }
-                free(p->mounts[i].src);
-                free(p->mounts[i].dst);
+                pv_mount_fini(&p->mounts[i]);
         }
         p->n_mounts = kept;
 }

@@ -65,9 +65,10 @@ static json_t *mounts_json(const struct pv_plan *p)
         json_t *list = json_array();
         for (size_t i = 0; i < p->n_mounts; i++)
                 (void)json_array_append_new(
-                        list, json_pack("{s:o, s:o, s:s, s:s}", "src", pv_json_bytes(p->mounts[i].src), "dst",
-                                        pv_json_bytes(p->mounts[i].dst), "access", accesses[p->mounts[i].access], "by",
-                                        p->mounts[i].by_profile ? "profile" : "person"));
+                        list,
+                        json_pack("{s:o, s:o, s:o, s:s, s:s}", "src", pv_json_bytes(p->mounts[i].src), "dst",
+                                  pv_json_bytes(p->mounts[i].dst), "named", pv_json_bytes(p->mounts[i].named), "access",
+                                  accesses[p->mounts[i].access], "by", p->mounts[i].by_profile ? "profile" : "person"));
         return list;
 }
 
@@ -92,9 +93,10 @@ static json_t *services_json(const struct pv_plan *p)
                         if (p->services[i].opens & 1U << d)
                                 (void)json_array_append_new(opens,
                                                             json_string(pv_dimension_name((enum pv_dimension)d)));
-                (void)json_array_append_new(list,
-                                            json_pack("{s:o, s:o, s:o}", "what", pv_json_bytes(p->services[i].what),
-                                                      "path", pv_json_bytes(p->services[i].path), "opens", opens));
+                (void)json_array_append_new(list, json_pack("{s:o, s:o, s:o, s:b}", "what",
+                                                            pv_json_bytes(p->services[i].what), "path",
+                                                            pv_json_bytes(p->services[i].path), "opens", opens,
+                                                            "device", p->services[i].device));
         }
         return list;
 }
@@ -256,6 +258,9 @@ static int get_mounts(const json_t *j, struct pv_plan *p, struct pv_err *err)
                 if (get_choice(mount, "access", accesses, &access, err) < 0 ||
                     get_path(mount, "src", &m->src, err) < 0 || get_path(mount, "dst", &m->dst, err) < 0)
                         return pv_err_wrap(err, "\"mounts\"");
+                const json_t *named = json_object_get(mount, "named"); /* a job from before there was one has none */
+                if (named && !json_is_null(named) && get_path(mount, "named", &m->named, err) < 0)
+                        return pv_err_wrap(err, "\"mounts\"");
                 m->access = (enum pv_mount_access)access;
                 const char *by = json_string_value(json_object_get(mount, "by"));
                 m->by_profile = by && pv_streq(by, "profile");
@@ -278,6 +283,7 @@ static int get_services(const json_t *j, struct pv_plan *p, struct pv_err *err)
                 if (pv_json_get_bytes(json_object_get(one, "what"), &s->what, err) < 0 ||
                     get_path(one, "path", &s->path, err) < 0 || get_list(one, "opens", PV_DIMENSIONS, &opens, err) < 0)
                         return pv_err_wrap(err, "\"services\"");
+                s->device = json_is_true(json_object_get(one, "device"));
                 for (int d = 0; d < PV_DIMENSIONS; d++)
                         if (pv_strv_has(&opens, pv_dimension_name((enum pv_dimension)d)))
                                 s->opens |= 1U << d;

@@ -215,8 +215,7 @@ static bool may_be_planted(struct admission *a)
                         pv_strv_add(&dirs, m.src);
                         pv_strv_add(&dirs, m.dst);
                 }
-                free(m.src);
-                free(m.dst);
+                pv_mount_fini(&m);
         }
         const char *in = pv_profile_leads_through(p->argv[0], pv_env_get(a->around->environment, "PATH"), &dirs);
         if (in)
@@ -389,7 +388,7 @@ static int add_hidden(struct admission *a, struct pv_err *err)
 static bool is_granted(const struct pv_plan *p, const char *path)
 {
         for (size_t i = 0; i < p->n_mounts; i++)
-                if (pv_streq(p->mounts[i].dst, path))
+                if (pv_streq(p->mounts[i].dst, path) || (p->mounts[i].named && pv_streq(p->mounts[i].named, path)))
                         return true;
         return false;
 }
@@ -461,7 +460,7 @@ static int set_environment(struct admission *a, struct pv_err *err)
         return 0;
 }
 
-/* What a service of the host opens cannot be enforced: --safe gives it up at the person's word, --strict does not. */
+/* What a service or a device of the host opens cannot be enforced: --safe gives it up at the person's word, --strict does not. */
 static int give_up_opened(struct pv_plan *p, struct pv_err *err)
 {
         for (size_t i = 0; i < p->n_services; i++) {
@@ -471,8 +470,9 @@ static int give_up_opened(struct pv_plan *p, struct pv_err *err)
                                 continue;
                         if (p->strict)
                                 return pv_err_set(err, PV_ERR_UNSUPPORTED, 0,
-                                                  "--strict: %s cannot be enforced: --mount %s shows %s",
-                                                  pv_dimension_name((enum pv_dimension)d), s->path, s->what);
+                                                  "--strict: %s cannot be enforced: %s %s shows %s",
+                                                  pv_dimension_name((enum pv_dimension)d),
+                                                  s->device ? "--device" : "--mount", s->path, s->what);
                         p->required[d] = false;
                 }
         }
@@ -523,7 +523,7 @@ static int admit(struct admission *a, char *const *argv, struct pv_err *err)
                 note(a, "--overlaynet off: the network is not restricted in this run");
         if (check_workspace(a, err) < 0 || set_home(a, err) < 0 || add_hidden(a, err) < 0 || add_roots(a, err) < 0 ||
             pv_grant_add_mounts(a->plan, &r->mount, a->around->environment, r->i_know, err) < 0 ||
-            check_stage_place(a, err) < 0 || pv_grant_add_devices(a->plan, &r->device, err) < 0)
+            check_stage_place(a, err) < 0 || pv_grant_add_devices(a->plan, &r->device, r->i_know, err) < 0)
                 return -1;
         pv_kept_add_toolchains(a->plan, pv_env_get(a->around->environment, "PATH"));
         if (add_masks(a, err) < 0)

@@ -267,8 +267,7 @@ static void parse_mount(const char *text, const char *src, const char *dst, enum
         assert_string_equal(m.src, full_src);
         assert_string_equal(m.dst, full_dst);
         assert_int_equal(m.access, access);
-        free(m.src);
-        free(m.dst);
+        pv_mount_fini(&m);
 }
 
 static void test_mount_syntax(void **state)
@@ -287,6 +286,25 @@ static void test_mount_syntax(void **state)
         assert_int_equal(pv_grant_parse_mount(":read", NULL, &m, &err), -1);
         assert_int_equal(pv_grant_parse_mount("/nonexistent:read", NULL, &m, &err), -1);
         assert_int_equal(err.kind, PV_ERR_USAGE);
+}
+
+/* A name that leads over links is kept beside the real one, unless another place was asked for. */
+static void test_mount_by_a_link(void **state)
+{
+        struct pv_err err = PV_ERR_INIT;
+        make_dir("versions/v1/lib");
+        pv_auto_free char *link = at("current"), *text = pv_strf("%s/lib:read", link), *real = at("versions/v1/lib");
+        pv_auto_free char *named = pv_strf("%s/lib", link), *placed = pv_strf("%s/lib:/lib1:read", link);
+        assert_int_equal(symlink("versions/v1", link), 0);
+        struct pv_mount m = { 0 };
+        assert_int_equal(pv_grant_parse_mount(text, NULL, &m, &err), 0);
+        assert_string_equal(m.dst, real);
+        assert_string_equal(m.named, named);
+        pv_mount_fini(&m);
+        assert_int_equal(pv_grant_parse_mount(placed, NULL, &m, &err), 0);
+        assert_string_equal(m.dst, "/lib1");
+        assert_null(m.named);
+        pv_mount_fini(&m);
 }
 
 static void refused_mount(bool staged, int filesystem, const char *text, const char *contains)
@@ -378,6 +396,7 @@ int main(void)
                 cmocka_unit_test(test_a_granted_path_is_not_masked),
                 cmocka_unit_test(test_masks_are_well_formed),
                 cmocka_unit_test(test_mount_syntax),
+                cmocka_unit_test(test_mount_by_a_link),
                 cmocka_unit_test(test_mount_rules),
                 cmocka_unit_test(test_devices),
                 cmocka_unit_test(test_pass_env),

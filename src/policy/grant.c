@@ -3,7 +3,9 @@
 
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include "base/path.h"
+#include "policy/devices.h"
 #include "policy/services.h"
 
 #define MOUNTS_MAX 256 /* far below the kernel's own limit (fs.mount-max) */
@@ -51,6 +53,18 @@ static int parse_access(char *text, enum pv_mount_access *out)
         return -1;
 }
 
+/* A path that leads to src, as it was written; NULL when it is src itself, or does not lead there without its "..". */
+static char *other_name(const char *text, const char *src)
+{
+        pv_auto_free char *cwd = text[0] == '/' ? pv_strdup("/") : getcwd(NULL, 0);
+        if (!cwd)
+                return NULL;
+        pv_auto_free char *joined = pv_path_join(cwd, text);
+        pv_auto_free char *clean = pv_path_normalise(joined);
+        pv_auto_free char *real = realpath(clean, NULL);
+        return real && pv_streq(real, src) && !pv_streq(clean, src) ? pv_steal(&clean) : NULL;
+}
+
 int pv_grant_parse_mount(const char *text, const char *home, struct pv_mount *out, struct pv_err *err)
 {
         bool tilde = home && strncmp(text, "~/", 2) == 0;
@@ -68,6 +82,7 @@ int pv_grant_parse_mount(const char *text, const char *home, struct pv_mount *ou
                 return -1;
         }
         out->dst = dst ? pv_path_normalise(dst) : pv_strdup(src);
+        out->named = dst ? NULL : other_name(copy, src);
         out->src = pv_steal(&src);
         return 0;
 }
@@ -144,8 +159,7 @@ static int add_mount(struct pv_plan *plan, const char *text, char *const *enviro
         if (check_mount(plan, &m, err) < 0 ||
             (plan->safe && pv_services_check_mount(plan, &m, environment, i_know, err) < 0) ||
             (m.access == PV_MOUNT_STAGE && pv_grant_add_root(plan, PV_ROOT_MOUNT, m.src, m.dst, err) < 0)) {
-                free(m.src);
-                free(m.dst);
+                pv_mount_fini(&m);
                 return -1;
         }
         plan->mounts = pv_realloc(plan->mounts, plan->n_mounts + 1, sizeof *plan->mounts);
@@ -164,7 +178,7 @@ int pv_grant_add_mounts(struct pv_plan *plan, const struct pv_strv *mounts, char
         return 0;
 }
 
-int pv_grant_add_devices(struct pv_plan *plan, const struct pv_strv *devices, struct pv_err *err)
+int pv_grant_add_devices(struct pv_plan *plan, const struct pv_strv *devices, bool i_know, struct pv_err *err)
 {
         for (size_t i = 0; i < devices->n; i++) {
                 pv_auto_free char *real = NULL;
@@ -176,8 +190,11 @@ int pv_grant_add_devices(struct pv_plan *plan, const struct pv_strv *devices, st
                 bool device = S_ISCHR(st.st_mode) || S_ISBLK(st.st_mode) || S_ISDIR(st.st_mode);
                 if (!device || !pv_path_is_within(real, "/dev") || pv_streq(real, "/dev"))
                         return pv_err_set(err, PV_ERR_USAGE, 0, "--device: not a device in /dev: %s", real);
-                if (!pv_strv_has(&plan->devices, real))
-                        pv_strv_add(&plan->devices, real);
+                if (pv_strv_has(&plan->devices, real))
+                        continue;
+                if (pv_devices_check(plan, real, &st, i_know, err) < 0)
+                        return -1;
+                pv_strv_add(&plan->devices, real);
         }
         if (devices->n && plan->filesystem == PV_FS_HOST) {
                 (void)pv_err_set(err, PV_ERR_USAGE, 0, "--device: all of the host's devices are seen as they are");

@@ -8,7 +8,8 @@
 
 /*
  * Parses SRC[:DST]:read|stage|write. SRC is resolved (relative to the current directory; "~/" is home), must exist
- * and may hold colons; DST is absolute and defaults to SRC's real path. PV_ERR_USAGE.
+ * and may hold colons; DST is absolute and defaults to SRC's real path, which then can be reached by the name in text,
+ * too. out is the caller's to pv_mount_fini(). PV_ERR_USAGE.
  */
 int pv_grant_parse_mount(const char *text, const char *home, struct pv_mount *out, struct pv_err *err);
 
@@ -20,8 +21,8 @@ int pv_grant_parse_mount(const char *text, const char *home, struct pv_mount *ou
 int pv_grant_add_mounts(struct pv_plan *plan, const struct pv_strv *mounts, char *const *environment, bool i_know,
                         struct pv_err *err);
 
-/* Adds devices: device nodes or directories of them, below /dev. */
-int pv_grant_add_devices(struct pv_plan *plan, const struct pv_strv *devices, struct pv_err *err);
+/* Adds devices: device nodes or directories of them, below /dev; i_know as for mounts (policy/devices.h). */
+int pv_grant_add_devices(struct pv_plan *plan, const struct pv_strv *devices, bool i_know, struct pv_err *err);
 
 /* Adds a root; PV_ERR_USAGE when it overlaps one that is there. */
 int pv_grant_add_root(struct pv_plan *plan, enum pv_root_kind kind, const char *target, const char *view,

@@ -44,6 +44,14 @@ void pv_plan_forget_caches(struct pv_plan *plan)
         plan->cache_dir = NULL;
 }
 
+void pv_mount_fini(struct pv_mount *m)
+{
+        free(m->src);
+        free(m->dst);
+        free(m->named);
+        *m = (struct pv_mount){ 0 };
+}
+
 void pv_plan_free(struct pv_plan *plan)
 {
         if (!plan)
@@ -57,10 +65,8 @@ void pv_plan_free(struct pv_plan *plan)
                 free(plan->roots[i].view);
         }
         free(plan->roots);
-        for (size_t i = 0; i < plan->n_mounts; i++) {
-                free(plan->mounts[i].src);
-                free(plan->mounts[i].dst);
-        }
+        for (size_t i = 0; i < plan->n_mounts; i++)
+                pv_mount_fini(&plan->mounts[i]);
         free(plan->mounts);
         for (size_t i = 0; i < plan->n_services; i++) {
                 free(plan->services[i].what);

@@ -38,6 +38,7 @@ enum pv_home_mode {
 
 struct pv_mount {
         char *src, *dst;
+        char *named; /* the other path, over links, by which the person named dst; NULL: there is none */
         enum pv_mount_access access; /* STAGE mounts are also in roots[] */
         bool by_profile;             /* not the person's word of this run, but a profile's */
 };
@@ -49,10 +50,11 @@ struct pv_kept {
         char *rel; /* as the profile names it, relative to HOME */
 };
 
-/* A service of the host that the person let in, knowing (policy/services.h). */
+/* A service or a device of the host that the person let in, knowing (policy/services.h, policy/devices.h). */
 struct pv_service {
         char *what, *path;
         unsigned opens; /* 1 << enum pv_dimension: not enforced any more */
+        bool device;
 };
 
 /* What a run has of an agent's profile (policy/profile.h). */
@@ -144,6 +146,7 @@ struct pv_plan {
         bool required[PV_DIMENSIONS];
 };
 
+void pv_mount_fini(struct pv_mount *m);
 void pv_plan_free(struct pv_plan *plan);
 /* The command line, copied, in place of the one that the plan has. */
 void pv_plan_set_argv(struct pv_plan *plan, char *const *argv);

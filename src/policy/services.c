@@ -7,11 +7,6 @@
 #include "base/path.h"
 #include "policy/env.h"
 
-#define BIT(d_)  (1U << PV_DIM_##d_)
-#define SESSION  (BIT(HOST_WRITES) | BIT(READS) | BIT(SENSITIVE_PATHS) | BIT(CREDENTIALS) | BIT(SUBPROCESSES))
-#define MACHINE  (SESSION | BIT(WORKSPACE_WRITES) | BIT(NETWORK))
-#define ANYTHING MACHINE
-
 /*
  * "~/" is HOME, "%u" the user's id. The variable names a socket, too: a path, or an address with a path in it.
  */
@@ -23,70 +18,70 @@ static const struct service {
 } services[] = {
         { "the Docker socket",
           "its daemon does with root's rights what it is told",
-          MACHINE,
+          PV_OPENS_MACHINE,
           "DOCKER_HOST",
           { "/run/docker.sock", "/run/user/%u/docker.sock", "~/.docker/run", "~/.docker/desktop", "~/.colima",
             "~/.rd/docker.sock", "~/.orbstack/run" } },
         { "the Podman socket",
           "its service runs containers outside of the boundary",
-          MACHINE,
+          PV_OPENS_MACHINE,
           "CONTAINER_HOST",
           { "/run/podman", "/run/user/%u/podman" } },
         { "a container engine's socket",
           "its daemon does with root's rights what it is told",
-          MACHINE,
+          PV_OPENS_MACHINE,
           "CONTAINERD_ADDRESS",
           { "/run/containerd", "/run/k3s/containerd", "/run/crio", "/run/buildkit", "/var/lib/incus/unix.socket",
             "/var/snap/lxd/common/lxd/unix.socket", "/run/libvirt" } },
         { "an ssh agent",
           "it signs with your keys whatever it is asked to",
-          BIT(CREDENTIALS) | BIT(SENSITIVE_PATHS),
+          PV_OPENS(CREDENTIALS) | PV_OPENS(SENSITIVE_PATHS),
           "SSH_AUTH_SOCK",
           { "/run/user/%u/ssh-agent.socket", "/run/user/%u/openssh_agent", "/run/user/%u/keyring",
             "~/.1password/agent.sock" } },
         { "the gpg agent",
           "it signs and decrypts with your keys",
-          BIT(CREDENTIALS) | BIT(SENSITIVE_PATHS),
+          PV_OPENS(CREDENTIALS) | PV_OPENS(SENSITIVE_PATHS),
           NULL,
           { "/run/user/%u/gnupg", "~/.gnupg" } },
         { "the D-Bus session bus",
           "it starts programs and opens key rings outside of the boundary",
-          SESSION,
+          PV_OPENS_SESSION,
           "DBUS_SESSION_BUS_ADDRESS",
           { "/run/user/%u/bus", "/run/user/%u/systemd" } },
         { "the D-Bus system bus",
           "it reaches the machine's services",
-          SESSION,
+          PV_OPENS_SESSION,
           "DBUS_SYSTEM_BUS_ADDRESS",
           { "/run/dbus", "/run/systemd/private" } },
         { "the X11 display",
           "whoever has it reads what you type and types for you",
-          SESSION,
+          PV_OPENS_SESSION,
           NULL,
           { "/tmp/.X11-unix" } },
         { "the Wayland display",
           "it shows windows and reaches the clipboard outside of the boundary",
-          BIT(CREDENTIALS) | BIT(READS),
+          PV_OPENS(CREDENTIALS) | PV_OPENS(READS),
           "WAYLAND_DISPLAY",
           { "/run/user/%u/wayland-0", "/run/user/%u/wayland-1" } },
         { "the sound and screen server",
           "it hears the microphone and sees the screen",
-          BIT(READS),
+          PV_OPENS(READS),
           "PULSE_SERVER",
           { "/run/user/%u/pulse", "/run/user/%u/pipewire-0" } },
         { "a tmux server",
           "it types commands into your other windows",
-          SESSION,
+          PV_OPENS_SESSION,
           "TMUX",
           { "/tmp/tmux-%u", "/run/screen" } },
         { "the directory of the machine's sockets",
           "what listens there acts for whoever connects",
-          MACHINE,
+          PV_OPENS_MACHINE,
           NULL,
           { "/run", "/run/user" } },
         { "the directory of your session's sockets",
           "what listens there acts for you",
-          SESSION,
+          PV_OPENS_SESSION,
           "XDG_RUNTIME_DIR",
           { "/run/user/%u" } },
 };
@@ -152,11 +147,17 @@ static bool is_shown(const struct pv_plan *plan, const struct service *s, const 
         return path && shows(plan, j, path);
 }
 
-static void open_dimensions(struct pv_plan *plan, const char *what, const char *path, unsigned opens)
+void pv_services_open(struct pv_plan *plan, const struct pv_service *s)
 {
         plan->services = pv_realloc(plan->services, plan->n_services + 1, sizeof *plan->services);
-        plan->services[plan->n_services++] =
-                (struct pv_service){ .what = pv_strdup(what), .path = pv_strdup(path), .opens = opens };
+        plan->services[plan->n_services++] = (struct pv_service){
+                .what = pv_strdup(s->what), .path = pv_strdup(s->path), .opens = s->opens, .device = s->device
+        };
+}
+
+static void open_dimensions(struct pv_plan *plan, const char *what, const char *path, unsigned opens)
+{
+        pv_services_open(plan, &(struct pv_service){ .what = (char *)what, .path = (char *)path, .opens = opens });
 }
 
 static int refuse(const struct pv_mount *m, const char *what, const char *why, struct pv_err *err)
@@ -186,7 +187,7 @@ int pv_services_check_mount(struct pv_plan *plan, const struct pv_mount *m, char
         if (!i_know || m->access != PV_MOUNT_WRITE)
                 return refuse(m, "a socket of a program outside", "what it does for whoever connects is not known",
                               err);
-        open_dimensions(plan, "a socket of a program outside", m->src, ANYTHING);
+        open_dimensions(plan, "a socket of a program outside", m->src, PV_OPENS_MACHINE);
         return 0;
 }
 

@@ -11,6 +11,17 @@
 #include "base/err.h"
 #include "policy/plan.h"
 
+/* What something of the host's opens: enum pv_dimension as bits. */
+#define PV_OPENS(d_) (1U << PV_DIM_##d_)
+/* What can do all that the person can; and what can do all that the machine can. */
+#define PV_OPENS_SESSION                                                                               \
+        (PV_OPENS(HOST_WRITES) | PV_OPENS(READS) | PV_OPENS(SENSITIVE_PATHS) | PV_OPENS(CREDENTIALS) | \
+         PV_OPENS(SUBPROCESSES))
+#define PV_OPENS_MACHINE (PV_OPENS_SESSION | PV_OPENS(WORKSPACE_WRITES) | PV_OPENS(NETWORK))
+
+/* Adds a copy of s to the plan. */
+void pv_services_open(struct pv_plan *plan, const struct pv_service *s);
+
 /*
  * Judges a mount of a --safe run, before it is added. environment: the person's, which names sockets, too. With i_know
  * what it opens is added to plan->services. PV_ERR_POLICY otherwise.
