@@ -87,6 +87,54 @@ def test_errors_before_the_start_are_the_starters(pvisor, workspace, mode):
     pvisor("run", "-q", *mode, "-d", "--workspace", "/no/such/place", "--", "true", cwd=workspace, code=2)
 
 
+def summary_of(path):
+    [line] = path.read_text().splitlines()
+    return json.loads(line)
+
+
+def test_the_summary_tells_a_start_that_failed(pvisor, workspace, temporary, mode):
+    """Detached or not, and wherever it fails: one line of JSON, the same exit code in it, and the reason."""
+    path = temporary / "summary"
+    for options, command, code in ([[], ["no-such-program"], 127], [[], ["/etc/passwd"], 126],
+                                   [["--workspace", "/no/such/place"], ["true"], 2],
+                                   [["--continue", "nobody"], ["true"], 4], [["--name", "../x"], ["true"], 2]):
+        for detach in ([], ["--detach"]):
+            failed = pvisor("run", "-q", *mode, *options, *detach, f"--json={path}", "--", *command, cwd=workspace, code=code)
+            told = summary_of(path)
+            assert told["exit_code"] == code and told["failure"] and told["failure"] in failed.err and failed.out == ""
+            assert (told["id"] is None) == (code in (2, 4))
+
+
+def test_the_summary_of_a_detached_start_is_the_starters(pvisor, workspace, temporary, mode):
+    path = temporary / "summary"
+    job = pvisor("run", "-q", *mode, "--detach", f"--json={path}", "--", "true", cwd=workspace).out.strip()
+    assert pvisor("logs", "-f", job, cwd=workspace).out == ""
+    assert summary_of(path)["id"] == job and summary_of(path)["detached"] is True
+
+
+def test_a_fork_can_be_detached(pvisor, workspace, environment, temporary, mode):
+    if not mode:
+        mode = ["--stage"]
+    path = temporary / "summary"
+    base = pvisor("run", "-q", *mode, "-d", "--", "sh", "-c", "echo one >made", cwd=workspace).out.strip()
+    pvisor("logs", "-f", base, cwd=workspace)
+    job = pvisor("fork", "-q", "--detach", f"--json={path}", "--name", "child", base, "--", "sh", "-c",
+                 "cat made; echo two >>made; sleep 600", cwd=workspace).out.strip()
+    assert re.fullmatch(ID, job) and summary_of(path)["id"] == job
+    assert json.loads(pvisor("status", "child", "--json", cwd=workspace).out)["state"] == "running"
+    assert pvisor("exec", "child", "--", "head", "-1", "made", cwd=workspace).out == "one\n"
+    pvisor("kill", "child", cwd=workspace)
+    assert pvisor("logs", "child", cwd=workspace).out == "one\n"
+    # It widens nothing: what the parent's boundary refused is refused in the fork, and its stage is its own.
+    assert pvisor("diff", base, cwd=workspace).out.count("+two") == 0
+    failed = pvisor("fork", "-q", "-d", f"--json={path}", base, "--", "no-such-program", cwd=workspace, code=127)
+    assert failed.out == "" and summary_of(path)["exit_code"] == 127 and summary_of(path)["failure"]
+    pvisor("fork", "-q", "-d", f"--json={path}", "nobody", "--", "true", cwd=workspace, code=4)
+    assert summary_of(path)["exit_code"] == 4
+    ended = pvisor("fork", "-q", f"--json={path}", base, "--", "sh", "-c", "exit 3", cwd=workspace, code=3)
+    assert ended.out == "" and summary_of(path)["exit_code"] == 3 and summary_of(path)["end"] == "exited"
+
+
 def test_it_outlives_the_terminals_end(detached, pvisor, workspace, marker, mode):
     job = detached(*mode, "--", "sh", "-c", f": {marker}; sleep 600; :")  # the terminal is closed by now
     processes.wait_for(marker)

@@ -4,11 +4,13 @@
 #include <unistd.h>
 #include "base/log.h"
 #include "cmd/jobs.h"
-#include "cmd/run_end.h"
+#include "cmd/run_start.h"
 #include "job/fork.h"
 
 struct fork_options {
         char *name;
+        char *json; /* "" on stderr, a number: that descriptor, else a file */
+        bool detach;
 };
 
 static const struct pv_opt options[] = {
@@ -17,6 +19,17 @@ static const struct pv_opt options[] = {
           .arg = "NAME",
           .field = offsetof(struct fork_options, name),
           .help = "A name for the new job." },
+        { .name = "detach",
+          .letter = 'd',
+          .type = PV_OPT_FLAG,
+          .field = offsetof(struct fork_options, detach),
+          .help = "Print the job's id and return once the command runs, as with `run`." },
+        { .name = "json",
+          .type = PV_OPT_TEXT,
+          .arg = "FD|FILE",
+          .flags = PV_OPT_ARG_OPTIONAL | PV_OPT_ATTACHED,
+          .field = offsetof(struct fork_options, json),
+          .help = "Write a JSON summary of the finished run to stderr, a descriptor or a file." },
         { .name = NULL },
 };
 
@@ -30,25 +43,21 @@ static char *split_checkpoint(char *selector)
         return at + 1;
 }
 
-static int run_fork(const void *opts, const struct pv_args *args, struct pv_err *err)
+static int run_fork(const struct fork_options *o, const struct pv_args *args, int summary, struct pv_err *err)
 {
-        const struct fork_options *o = opts;
         const struct pv_request request = { .name = o->name };
         pv_auto_free char *selector = args->n ? pv_strdup(args->words[0]) : pv_strdup("last");
         const char *checkpoint = split_checkpoint(selector);
         pv_auto_job parent = NULL;
         pv_auto_run_plan decided = { 0 };
-        struct pv_run_end end = { 0 };
-        if (checkpoint && pv_job_check_name(checkpoint, err) < 0)
-                return -1;
-        if (pv_cmd_job_named(*selector ? selector : "last", &parent, err) < 0)
-                return -1;
-        const struct pv_run run_it = {
-                .request = &request, .argv = args->command, .environment = environ, .summary = -1
+        struct pv_run run_it = {
+                .request = &request, .argv = args->command, .environment = environ, .summary = summary
         };
-        if (pv_fork_decide(parent, checkpoint, &run_it, &decided, err) < 0)
-                return -1;
-        return pv_run_execute(&run_it, &decided, &end, err) < 0 ? -1 : pv_cmd_end_as(&end);
+        if ((checkpoint && pv_job_check_name(checkpoint, err) < 0) ||
+            pv_cmd_job_named(*selector ? selector : "last", &parent, err) < 0 ||
+            pv_fork_decide(parent, checkpoint, &run_it, &decided, err) < 0)
+                return pv_cmd_not_started(err, summary);
+        return pv_cmd_start(&run_it, &decided, o->detach ? PV_CMD_DETACHED : PV_CMD_FOREGROUND, err);
 }
 
 static const char *const examples[] = {
@@ -56,13 +65,19 @@ static const char *const examples[] = {
         "another run on what the newest job has staged",
         "pvisor fork fix@c1 --name plan-b -- make test",
         "from a checkpoint",
+        "pvisor fork --detach base -- claude --continue",
+        "beside this terminal: pvisor attach, logs, kill",
         NULL,
 };
 
 /* Before the command's start the codes are those of `run`. */
 static int run(const void *opts, const struct pv_args *args, struct pv_err *err)
 {
-        int code = run_fork(opts, args, err);
+        const struct fork_options *o = opts;
+        pv_auto_fd summary = -1;
+        if (pv_cmd_open_summary(o->json, &summary, err) < 0)
+                return -1;
+        int code = run_fork(o, args, summary, err);
         if (code >= 0)
                 return code;
         pv_log_err(err);

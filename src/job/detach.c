@@ -83,6 +83,25 @@ static int open_terminal(struct pv_detached *d, struct pv_err *err)
         return 0;
 }
 
+/* In the new process: closes all but the standard descriptors, the channel and the summary. */
+static int keep_only(struct pv_detached *d, int channel)
+{
+        const int first = STDERR_FILENO + 1, above = first + 2;
+        int from[] = { channel, d->summary };
+        for (int i = 0; i < 2; i++) /* out of the way of the other one */
+                if (from[i] >= 0 && (from[i] = fcntl(from[i], F_DUPFD_CLOEXEC, above)) < 0)
+                        return -1;
+        if (dup3(from[0], first, O_CLOEXEC) < 0)
+                return -1;
+        d->channel = first;
+        if (from[1] < 0)
+                return pv_sys_close_range((unsigned)first + 1, ~0U, 0);
+        if (dup3(from[1], first + 1, O_CLOEXEC) < 0)
+                return -1;
+        d->summary = first + 1;
+        return pv_sys_close_range((unsigned)above, ~0U, 0);
+}
+
 int pv_detach(struct pv_detached *d, bool *starter, char id[PV_JOB_ID_TEXT], int *code, struct pv_err *err)
 {
         int pair[2];
@@ -98,13 +117,10 @@ int pv_detach(struct pv_detached *d, bool *starter, char id[PV_JOB_ID_TEXT], int
                 pv_fd_closep(&theirs);
                 return wait_for(pid, ours, id, code, err);
         }
-        const int channel = STDERR_FILENO + 1;
-        if ((theirs != channel && dup3(theirs, channel, O_CLOEXEC) < 0) ||
-            pv_sys_close_range((unsigned)channel + 1, ~0U, 0) < 0 || setsid() < 0)
+        if (keep_only(d, theirs) < 0 || setsid() < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "detach");
         (void)pv_fd_steal(&ours);
         (void)pv_fd_steal(&theirs);
-        d->channel = channel;
         for (int i = 0; i < 3; i++)
                 d->tty[i] = isatty(i);
         return d->tty[STDOUT_FILENO] ? open_terminal(d, err) : 0;
@@ -129,6 +145,7 @@ int pv_detached_started(struct pv_detached *d, const struct pv_job *job, int job
         pv_fd_closep(&d->channel);
         if (dup2(null, STDIN_FILENO) < 0 || dup2(words, STDOUT_FILENO) < 0 || dup2(words, STDERR_FILENO) < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "detach");
+        pv_fd_closep(&d->summary); /* the starter says the rest */
         return 0;
 }
 

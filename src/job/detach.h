@@ -12,6 +12,7 @@
 
 struct pv_detached {
         int channel;       /* to the waiting starter; -1 once it was told */
+        int summary;       /* of --json, the starter's (borrowed); in the new process its own until the command runs */
         bool tty[3];       /* which of the starter's standard descriptors were its terminal */
         int master, slave; /* of the command's terminal, the supervisor's controlling one; -1: there is none */
         int log;           /* stdout.log, while the terminal's output goes there; borrowed */
@@ -19,16 +20,16 @@ struct pv_detached {
         struct pv_boundary *boundary; /* watched by; or NULL */
         uint64_t logged;              /* bytes since old ones were last let go of */
 };
-#define PV_DETACHED_INIT                                                                  \
-        {                                                                                 \
-                .channel = -1, .master = -1, .slave = -1, .log = -1, .watch = {.fd = -1 } \
+#define PV_DETACHED_INIT                                                                                 \
+        {                                                                                                \
+                .channel = -1, .summary = -1, .master = -1, .slave = -1, .log = -1, .watch = {.fd = -1 } \
         }
 void pv_detached_fini(struct pv_detached *d);
 #define pv_auto_detached __attribute__((cleanup(pv_detached_fini))) struct pv_detached
 
 /*
  * Forks. In the new process (*starter false): a session of its own; standard descriptors stay the starter's until
- * pv_detached_started(), so that errors are seen; everything else is closed. In the starter: waits; *id is the job's
+ * pv_detached_started(), and so does d->summary, so that errors are seen; everything else is closed. In the starter: waits; *id is the job's
  * once it runs, else *id is "" and *code what the other one exited with.
  */
 int pv_detach(struct pv_detached *d, bool *starter, char id[PV_JOB_ID_TEXT], int *code, struct pv_err *err);

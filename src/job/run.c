@@ -518,7 +518,7 @@ static void follow(struct lifecycle *l, struct pv_run_end *out)
                 .observations = l->observations,
                 .network = l->network.result,
         };
-        pv_run_report(&outcome, l->run->summary);
+        pv_run_report(&outcome, l->run->detached ? -1 : l->run->summary);
         *out = (struct pv_run_end){ .code = code, .signal = end.by_key ? end.code : 0 };
 }
 

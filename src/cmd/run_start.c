@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/run_start.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/json.h"
+#include "cmd/jobs.h"
+#include "cmd/run_end.h"
+#include "job/detach.h"
+#include "job/run_report.h"
+
+int pv_cmd_open_summary(const char *where, int *out, struct pv_err *err)
+{
+        char *end = NULL;
+        if (!where)
+                return 0;
+        long n = *where ? strtol(where, &end, 10) : STDERR_FILENO;
+        if (*where && *end)
+                *out = open(where, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0644);
+        else
+                *out = n >= 0 && n < INT_MAX ? fcntl((int)n, F_DUPFD_CLOEXEC, 3) : -1;
+        if (*out >= 0)
+                return 0;
+        return pv_err_set(err, PV_ERR_USAGE, errno, "--json=%s", where);
+}
+
+int pv_cmd_not_started(const struct pv_err *err, int summary)
+{
+        pv_run_report(&(struct pv_run_outcome){ .code = pv_run_exit_code(err), .failure = err }, summary);
+        return -1;
+}
+
+/* What the starter of a detached job says of it. */
+static int say_detached(const struct pv_run_plan *decided, const char *id, int summary, struct pv_err *err)
+{
+        pv_auto_str line = { 0 };
+        pv_str_putf(&line, "%s\n", id);
+        if (summary >= 0) {
+                pv_auto_json j = json_pack("{s:s, s:b, s:o}", "id", id, "detached", 1, "workspace",
+                                           pv_json_bytes(decided->plan->workspace));
+                pv_auto_free char *text = json_dumps(j, JSON_COMPACT);
+                pv_auto_free char *whole = text ? pv_strf("%s\n", text) : NULL;
+                if (!whole || pv_fd_write_all(summary, whole, strlen(whole), "--json", err) < 0)
+                        return -1;
+        }
+        return pv_cmd_print(&line, err);
+}
+
+/* The summary is the starter's once the command runs, and the new process's while that may still fail. */
+static int start_detached(struct pv_run *r, const struct pv_run_plan *decided, struct pv_err *err)
+{
+        pv_auto_detached d = PV_DETACHED_INIT;
+        char id[PV_JOB_ID_TEXT] = { 0 };
+        struct pv_run_end end = { 0 };
+        bool starter = true;
+        int code = 0;
+        d.summary = r->summary;
+        if (pv_detach(&d, &starter, id, &code, err) < 0)
+                return pv_cmd_not_started(err, d.summary);
+        if (starter)
+                return !id[0] ? code : say_detached(decided, id, r->summary, err);
+        r->detached = &d;
+        r->summary = d.summary;
+        int executed = pv_run_execute(r, decided, &end, err);
+        r->detached = NULL;
+        return executed < 0 ? -1 : end.code;
+}
+
+int pv_cmd_start(struct pv_run *r, const struct pv_run_plan *decided, enum pv_cmd_start how, struct pv_err *err)
+{
+        struct pv_run_end end = { 0 };
+        if (how == PV_CMD_DETACHED)
+                return start_detached(r, decided, err);
+        return pv_run_execute(r, decided, &end, err) < 0 ? -1 : pv_cmd_end_as(&end);
+}
