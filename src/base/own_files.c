@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/wait.h>
 #include "base/fd.h"
+#include "base/outer_ids.h"
 
 static bool put(const char *path, const char *text)
 {
@@ -38,6 +39,8 @@ void pv_own_files_open(void)
 {
         uid_t uid = geteuid();
         gid_t gid = getegid();
-        if (uid != 0 && can_enter(uid, gid))
-                (void)enter(uid, gid);
+        if (uid == 0 || !can_enter(uid, gid))
+                return;
+        pv_outer_ids_start();
+        (void)enter(uid, gid);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/xattr.h>
 #include "base/fd.h"
+#include "base/outer_ids.h"
 #include "base/syscall.h"
 
 #define MARK   "user.overlay."
@@ -117,7 +118,8 @@ int pv_xattrs_read(int dirfd, const char *name, unsigned flags, struct pv_xattrs
                 struct pv_xattr *x = &all.item[all.n++];
                 *x = (struct pv_xattr){ .name = outer };
                 char value[VALUE_MAX_BYTES];
-                ssize_t size = lgetxattr(path.s, p, value, sizeof value);
+                ssize_t size = pv_outer_ids_has(p) ? pv_outer_ids_get(dirfd, name, p, value, sizeof value)
+                                                   : lgetxattr(path.s, p, value, sizeof value);
                 if (size < 0)
                         return pv_err_set(err, PV_ERR_SYS, errno, "read attribute %s of %s", p, name);
                 x->value = memcpy(pv_calloc(1, (size_t)size + 1), value, (size_t)size);
@@ -141,6 +143,10 @@ const struct pv_xattr *pv_xattrs_find(const struct pv_xattrs *x, const char *nam
 int pv_xattr_set(int dirfd, const char *name, const char *attr, const void *value, size_t size)
 {
         struct proc_path path;
+        if (pv_outer_ids_has(attr)) {
+                int r = pv_outer_ids_set(dirfd, name, attr, value, size);
+                return r < 0 && !value && errno == ENODATA ? 0 : r;
+        }
         if (proc_path(dirfd, name, &path) < 0)
                 return -1;
         if (value)

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/copy.h"
 #include "base/fd.h"
+#include "base/outer_ids.h"
 #include "base/str.h"
 #include "base/syscall.h"
 
@@ -93,6 +94,8 @@ static ssize_t list_xattrs(struct xattr_path *p, char *buf, size_t size)
 static ssize_t get_xattr(struct xattr_path *p, const char *attr, void *buf, size_t size)
 {
         ssize_t n = -1;
+        if (pv_outer_ids_has(attr))
+                return pv_outer_ids_get(p->dirfd, p->name, attr, buf, size);
         errno = ENOSYS;
         if (*p->name)
                 n = pv_sys_getxattrat(p->dirfd, p->name, AT_SYMLINK_NOFOLLOW, attr, buf, size);
