@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/copy.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
@@ -9,6 +8,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include "base/dir.h"
 #include "base/fd.h"
 #include "base/path.h"
 
@@ -154,27 +154,19 @@ static int copy_at(struct copy *c, int sdir, const char *sname, int ddir, const 
 static int copy_entries(struct copy *c, int sdir, const char *sname, int ddir, const char *dname, const char *path,
                         struct pv_err *err)
 {
-        int fd = openat(sdir, sname, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        pv_auto_dir d = fd >= 0 ? fdopendir(fd) : NULL;
+        pv_auto_dir d = pv_dir_open(sdir, sname);
+        struct dirent *e;
+        int more;
         pv_auto_fd out = openat(ddir, dname, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         c->inside = true;
-        if (!d || out < 0) {
-                int e = errno;
-                if (!d && fd >= 0)
-                        (void)close(fd);
-                return pv_err_set(err, PV_ERR_SYS, e, "open %s", sname);
-        }
-        for (;;) {
-                errno = 0;
-                struct dirent *e = readdir(d);
-                if (!e)
-                        return errno ? pv_err_set(err, PV_ERR_SYS, errno, "read directory %s", sname) : 0;
-                if (pv_streq(e->d_name, ".") || pv_streq(e->d_name, ".."))
-                        continue;
+        if (!d || out < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "open %s", sname);
+        while ((more = pv_dir_next(d, &e)) > 0) {
                 pv_auto_free char *below = pv_strf("%s/%s", path, e->d_name);
                 if (copy_at(c, dirfd(d), e->d_name, out, e->d_name, below, err) < 0)
                         return pv_err_wrap(err, "%s", sname);
         }
+        return more < 0 ? pv_err_set(err, PV_ERR_SYS, errno, "read directory %s", sname) : 0;
 }
 
 static int make_entry(struct copy *c, int sdir, const char *sname, const struct stat *st, int ddir, const char *dname,

@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include "base/dir.h"
 #include "base/syscall.h"
 
 /* openat2 says EAGAIN while somebody renames above the path: again, but not for ever. */
@@ -221,24 +222,17 @@ static int remove_entry(struct removal *r, int dirfd, const char *name)
 
 static int empty_dir(struct removal *r, int fd)
 {
-        pv_auto_fd own = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        pv_auto_dir d = own >= 0 ? fdopendir(own) : NULL;
-        if (!d)
-                return pv_err_set(r->err, PV_ERR_SYS, errno, "read directory");
-        (void)pv_fd_steal(&own);
-        for (;;) {
-                errno = 0;
-                struct dirent *e = readdir(d);
-                if (!e)
-                        return errno ? pv_err_set(r->err, PV_ERR_SYS, errno, "read directory") : 0;
-                if (pv_streq(e->d_name, ".") || pv_streq(e->d_name, ".."))
-                        continue;
+        pv_auto_dir d = pv_dir_open(fd, ".");
+        struct dirent *e;
+        int more = -1;
+        while (d && (more = pv_dir_next(d, &e)) > 0) {
                 r->depth++;
                 int result = remove_entry(r, fd, e->d_name);
                 r->depth--;
                 if (result < 0)
                         return -1;
         }
+        return more < 0 ? pv_err_set(r->err, PV_ERR_SYS, errno, "read directory") : 0;
 }
 
 int pv_path_remove_tree(int dirfd, const char *name, struct pv_err *err)

@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "base/dir.h"
 #include "base/path.h"
 
 /* More mounts than this make a slow start and an unreadable mount table. */
@@ -74,9 +75,9 @@ static int add_entries(struct walk *w, const char *src, const char *dst, const s
         if (!d || fstat(dirfd(d), &st) < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "list %s", src);
         pv_view_add(w->view, PV_VIEW_PRIVATE, NULL, dst)->mode = st.st_mode & 07777;
-        for (struct dirent *e; (e = readdir(d));) {
-                if (pv_streq(e->d_name, ".") || pv_streq(e->d_name, ".."))
-                        continue;
+        struct dirent *e;
+        int more;
+        while ((more = pv_dir_next(d, &e)) > 0) {
                 pv_auto_strv below = { 0 };
                 if (masks_of(masks, e->d_name, &below))
                         continue;
@@ -85,6 +86,8 @@ static int add_entries(struct walk *w, const char *src, const char *dst, const s
                 if (add_entry(w, from, to, &below, err) < 0)
                         return -1;
         }
+        if (more < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "list %s", src);
         if (w->op == PV_VIEW_READ)
                 pv_view_add(w->view, PV_VIEW_SEAL, NULL, dst);
         return 0;

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include "base/dir.h"
 
 #define DEPTH_MAX   32 /* directories between a tree's top and a mask */
 #define LINK_ROUNDS 8  /* links that lead to links */
@@ -129,13 +130,15 @@ static int look_into(struct prepare *p, int dir, size_t at, size_t lo, size_t hi
                         (void)close(dir);
                 return pv_err_set(err, PV_ERR_SYS, d ? ENAMETOOLONG : errno, "list what is below %s", p->top);
         }
-        for (struct dirent *e; (e = readdir(d));) {
+        struct dirent *e;
+        int more;
+        while ((more = pv_dir_next(d, &e)) > 0) {
                 size_t first = lo, end = hi;
                 if (find_group(p->paths, at, e->d_name, &first, &end) &&
                     look_at(p, dirfd(d), e->d_name, e->d_type, at, first, end, depth, err) < 0)
                         return -1;
         }
-        return 0;
+        return more < 0 ? pv_err_set(err, PV_ERR_SYS, errno, "list what is below %s", p->top) : 0;
 }
 
 int pv_mask_prepare(const char *dir, struct pv_strv *paths, struct pv_strv *present, struct pv_err *err)

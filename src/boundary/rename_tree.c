@@ -20,6 +20,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
+#include "base/dir.h"
 #include "base/fd.h"
 #include "base/names.h"
 #include "base/syscall.h"
@@ -41,11 +42,6 @@ static int open_dir(int parent, const char *name, mode_t *old_mode)
             fchmodat(parent, name, (st.st_mode & 07777) | 0700, 0) < 0)
                 return -1;
         return pv_sys_openat2(parent, name, &how);
-}
-
-static bool is_dot(const char *name)
-{
-        return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 }
 
 static bool is_dir(int parent, const struct dirent *e)
@@ -100,25 +96,19 @@ static int build(int old_parent, const char *old_name, int new_parent, const cha
 
 static int build_entries(int from, int to, unsigned depth)
 {
-        int fd = fcntl(from, F_DUPFD_CLOEXEC, 0);
-        pv_auto_dir d = fd < 0 ? NULL : fdopendir(fd);
+        pv_auto_dir d = pv_dir_open(from, ".");
+        struct dirent *e;
+        int more;
 
-        if (!d) {
-                pv_fd_closep(&fd);
+        if (!d)
                 return -1;
-        }
-        for (;;) {
-                errno = 0;
-                struct dirent *e = readdir(d);
-                if (!e)
-                        return errno ? -1 : 0;
-                if (is_dot(e->d_name))
-                        continue;
+        while ((more = pv_dir_next(d, &e)) > 0) {
                 int r = is_dir(from, e) ? build(from, e->d_name, to, e->d_name, depth + 1)
                                         : link_or_move(from, to, e->d_name);
                 if (r < 0 && errno != ENOENT) /* gone meanwhile */
                         return -1;
         }
+        return more;
 }
 
 static int build(int old_parent, const char *old_name, int new_parent, const char *new_name, unsigned depth)
@@ -186,25 +176,19 @@ static int settle_file(int from, int into, const char *name, enum winner winner)
 
 static int settle_entries(int from, int into, enum winner winner, unsigned depth)
 {
-        int fd = fcntl(from, F_DUPFD_CLOEXEC, 0);
-        pv_auto_dir d = fd < 0 ? NULL : fdopendir(fd);
+        pv_auto_dir d = pv_dir_open(from, ".");
+        struct dirent *e;
+        int more;
 
-        if (!d) {
-                pv_fd_closep(&fd);
+        if (!d)
                 return -1;
-        }
-        for (;;) {
-                errno = 0;
-                struct dirent *e = readdir(d);
-                if (!e)
-                        return errno ? -1 : 0;
-                if (is_dot(e->d_name))
-                        continue;
+        while ((more = pv_dir_next(d, &e)) > 0) {
                 int r = is_dir(from, e) ? settle(from, e->d_name, into, e->d_name, winner, depth + 1)
                                         : settle_file(from, into, e->d_name, winner);
                 if (r < 0)
                         return -1;
         }
+        return more;
 }
 
 /* Takes directory from away, moving into `into` what is not there yet. */
@@ -252,15 +236,10 @@ static int build_beside(int old_parent, const char *old_name, int parent, char t
 /* What cannot be looked into is left to rename(2). */
 static bool is_not_empty(int parent, const char *name)
 {
-        int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        pv_auto_dir d = fd < 0 ? NULL : fdopendir(fd);
+        pv_auto_dir d = pv_dir_open(parent, name);
+        struct dirent *e;
 
-        if (!d)
-                pv_fd_closep(&fd);
-        for (struct dirent *e; d && (e = readdir(d));)
-                if (!is_dot(e->d_name))
-                        return true;
-        return false;
+        return d && pv_dir_next(d, &e) > 0;
 }
 
 static int move(const struct pv_rename_move *m)

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/xattr.h>
 #include "base/copy.h"
+#include "base/dir.h"
 #include "base/path.h"
 #include "base/syscall.h"
 #include "base/whiteout.h"
@@ -388,13 +389,13 @@ static int drop_whiteouts(struct pv_fuse_fs *fs, struct pv_fuse_place *p)
         pv_auto_strv all = { 0 };
         struct stat st;
         int fd = pv_fuse_place_fd(p, 0), r = 0;
-        pv_auto_fd list = fd < 0 ? -1 : openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        pv_auto_dir d = list < 0 ? NULL : fdopendir(list);
-        if (!d)
-                return -1;
-        (void)pv_fd_steal(&list);
-        for (struct dirent *e; (e = readdir(d));)
+        pv_auto_dir d = fd < 0 ? NULL : pv_dir_open(fd, ".");
+        struct dirent *e;
+        int more = -1;
+        while (d && (more = pv_dir_next(d, &e)) > 0)
                 pv_strv_add(&all, e->d_name);
+        if (more < 0)
+                return -1;
         for (size_t i = 0; i < all.n && r == 0; i++)
                 if (fstatat(fd, all.v[i], &st, AT_SYMLINK_NOFOLLOW) == 0 &&
                     pv_fuse_is_whiteout(fs, 0, fd, all.v[i], &st))

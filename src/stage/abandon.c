@@ -55,8 +55,8 @@ static char *find_other(struct pv_engine *e, const struct pv_item *it)
 static void describe(struct pv_engine *e, struct pv_abandoned *out)
 {
         struct pv_plan_list *p = e->plan;
-        bool all_done, none_done;
-        pv_find_states(e, &all_done, &none_done);
+        bool all_done; /* of no matter here */
+        pv_find_states(e, &all_done);
         out->item = pv_calloc(p->n + 1, sizeof *out->item);
         for (size_t i = 0; i < p->n; i++) {
                 const struct pv_item *it = &p->item[i];

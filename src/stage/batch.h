@@ -57,11 +57,11 @@ enum pv_item_flags {
         PV_ITEM_MOVED_TREE = 1 << 11, /* a directory that moves with the WITHIN items that follow */
         PV_ITEM_ESCAPES = 1 << 12,    /* carries attributes that are escaped in a layer */
         PV_ITEM_OUT_LINKED = 1 << 13, /* the original has several names */
-        PV_ITEM_NEWER = 1 << 15,      /* undo: the stage has something newer at the path; this version gives way */
         PV_ITEM_GROUPED = 1 << 14,    /* its slot is <slot>.d/<name>: the layer's directory becomes the backup's */
+        PV_ITEM_NEWER = 1 << 15,      /* undo: the stage has something newer at the path; this version gives way */
         PV_ITEM_MERGED = 1 << 16,     /* what is published is no version of the stage's; that one goes to <slot>.job */
-        PV_ITEM_ORIGIN = 1 << 18,     /* MARKS: its origin alone */
         PV_ITEM_LANDS = 1 << 17,      /* applied while the job runs: `landing` becomes its baseline (beside.c) */
+        PV_ITEM_ORIGIN = 1 << 18,     /* MARKS: its origin alone */
 };
 
 enum pv_item_state {

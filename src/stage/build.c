@@ -4,12 +4,12 @@
  */
 #include "stage/build.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <search.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "base/dir.h"
 #include "base/fd.h"
 
 #define REPLACED_ABOVE "a directory above it was removed or replaced on the host"
@@ -254,21 +254,16 @@ static bool is_known_entry(struct builder *b, size_t i, const char *name)
 static int find_unknown_entries(struct builder *b, size_t i, const struct pv_place *at, struct pv_err *err)
 {
         const struct pv_change *top = &b->changes->item[i];
-        int fd = openat(at->dirfd, at->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        pv_auto_dir d = fd >= 0 ? fdopendir(fd) : NULL;
-        if (!d) {
-                int e = errno;
-                if (fd >= 0)
-                        (void)close(fd);
-                return pv_err_set(err, PV_ERR_SYS, e, "read directory %s", top->path);
-        }
-        for (struct dirent *e; (e = readdir(d));) {
-                if (pv_streq(e->d_name, ".") || pv_streq(e->d_name, "..") || is_known_entry(b, i, e->d_name))
+        pv_auto_dir d = pv_dir_open(at->dirfd, at->name);
+        struct dirent *e;
+        int more = -1;
+        while (d && (more = pv_dir_next(d, &e)) > 0) {
+                if (is_known_entry(b, i, e->d_name))
                         continue;
                 pv_auto_free char *path = pv_path_join(top->path, e->d_name);
                 pv_result_conflict(b->e->result, top->root, path, "made on the host after the stage was taken");
         }
-        return 0;
+        return more < 0 ? pv_err_set(err, PV_ERR_SYS, errno, "read directory %s", top->path) : 0;
 }
 
 /* A directory that goes must hold nothing that the stage never saw. */

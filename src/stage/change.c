@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "base/fd.h"
+#include "base/whiteout.h"
 #include "stage/baseline.h"
 #include "stage/layers.h"
 #include "stage/links.h"
@@ -551,7 +552,7 @@ static int say_deletions(struct pv_stage *s, const struct pv_changes *rest, stru
                         continue;
                 pv_auto_free char *dir = pv_strndup(x->path, (size_t)(slash - x->path));
                 pv_auto_fd fd = pv_layer_open_dir(s, x->root, x->layer, dir, &opened);
-                if (fd < 0 || (mknodat(fd, slash + 1, S_IFCHR, 0) < 0 && errno != EEXIST))
+                if (fd < 0 || (pv_whiteout_make(fd, slash + 1) < 0 && errno != EEXIST))
                         r = pv_err_set(err, PV_ERR_SYS, errno, "write the whiteout of %s", x->path);
         }
         pv_layers_close_up(s, &opened);

@@ -37,8 +37,8 @@ enum pv_change_flags {
         PV_CHANGE_LINKED = 1 << 8,   /* METADATA only in that it becomes one file with the others of its link_group */
         PV_CHANGE_HIDDEN = 1 << 9,   /* deleted without a whiteout of its own: by an opaque directory above */
         PV_CHANGE_BLOCKED = 1 << 10, /* cannot be looked into or applied: see why */
-        PV_CHANGE_FILLED = 1 << 12,  /* the host's file has holes; this one takes far more of the disk */
         PV_CHANGE_SETTLED = 1 << 11, /* the host changed it too, and a person decided: pre is what the host has now */
+        PV_CHANGE_FILLED = 1 << 12,  /* the host's file has holes; this one takes far more of the disk */
 };
 
 /*

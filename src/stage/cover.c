@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "stage/cover.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include "base/copy.h"
+#include "base/dir.h"
 #include "base/fd.h"
 #include "base/whiteout.h"
 #include "stage/layers.h"
@@ -97,19 +97,17 @@ int pv_layer_cover(struct pv_stage *s, size_t root, const char *path, struct pv_
 /* One layer's directory against the host's. */
 static int cover_missing(int from, int host, int top)
 {
-        int fd = openat(from, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        pv_auto_dir d = fd >= 0 ? fdopendir(fd) : NULL;
-        if (!d)
-                return -1;
-        for (struct dirent *e; (e = readdir(d));) {
+        pv_auto_dir d = pv_dir_open(from, ".");
+        struct dirent *e;
+        int more = -1;
+        while (d && (more = pv_dir_next(d, &e)) > 0) {
                 struct stat st;
-                if (pv_streq(e->d_name, ".") || pv_streq(e->d_name, "..") ||
-                    fstatat(host, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT)
+                if (fstatat(host, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT)
                         continue;
                 if (pv_whiteout_make(top, e->d_name) < 0 && errno != EEXIST)
                         return -1;
         }
-        return 0;
+        return more;
 }
 
 int pv_layer_cover_entries(struct pv_stage *s, size_t root, const char *path, struct pv_err *err)

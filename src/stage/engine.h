@@ -88,8 +88,8 @@ bool pv_publish_verify(struct pv_engine *e, size_t i, size_t *culprit, const cha
  * something could not be moved back; the journal must stay for the next try.
  */
 int pv_rollback(struct pv_engine *e, struct pv_err *err);
-/* Sets the state of each item from what lies where. */
-void pv_find_states(struct pv_engine *e, bool *all_done, bool *none_done);
+/* Sets the state of each item from what lies where. *all_done: everything but metadata is published. */
+void pv_find_states(struct pv_engine *e, bool *all_done);
 
 /*
  * Directories without write permission: opened up, and given their mode back: that of before the batch, or the one

@@ -13,13 +13,13 @@
  * Layers that others stand on stay as they are. There an applied path stays with, for a preimage, just what was
  * applied, which makes it no change; a dropped one is covered in the top layer.
  */
-#include <dirent.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/xattr.h>
 #include "base/fd.h"
+#include "base/dir.h"
 #include "base/whiteout.h"
 #include "stage/bases.h"
 #include "stage/change.h"
@@ -80,15 +80,13 @@ static int open_in_layer(struct forgetting *f, unsigned root, size_t k, const ch
 
 static int each_name(int dirfd, int (*each)(void *ctx, const char *name), void *ctx)
 {
-        pv_auto_fd fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        pv_auto_dir d = fd >= 0 ? fdopendir(fd) : NULL;
-        if (!d)
-                return -1;
-        (void)pv_fd_steal(&fd);
-        for (struct dirent *e; (e = readdir(d));)
-                if (!pv_streq(e->d_name, ".") && !pv_streq(e->d_name, "..") && each(ctx, e->d_name) < 0)
+        pv_auto_dir d = pv_dir_open(dirfd, ".");
+        struct dirent *e;
+        int more = -1;
+        while (d && (more = pv_dir_next(d, &e)) > 0)
+                if (each(ctx, e->d_name) < 0)
                         return -1;
-        return 0;
+        return more;
 }
 
 /* One directory that shall say in so many words what it hides. */

@@ -84,8 +84,8 @@ int pv_ident_read_unwritten(int dirfd, const char *name, struct pv_ident *out, b
          * Closing the only descriptor of this open gives the lease back. Who opens the file for writing meanwhile
          * breaks it, of which the holder is told by SIGIO, whose default is death: SIGURG's is nothing.
          */
-        (void)fcntl(fd, F_SETSIG, SIGURG);
-        *has_writer = fcntl(fd, F_SETLEASE, F_RDLCK) < 0 && (errno == EAGAIN || errno == EBUSY);
+        if (fcntl(fd, F_SETSIG, SIGURG) == 0)
+                *has_writer = fcntl(fd, F_SETLEASE, F_RDLCK) < 0 && (errno == EAGAIN || errno == EBUSY);
         if (fstat(fd, &st) < 0)
                 return -1;
         *out = pv_ident_of(&st);

@@ -26,7 +26,8 @@ bool pv_item_is_out(const struct pv_item *it, const struct pv_ident *have);
  * Opens a regular file and asks the kernel (fcntl(2), F_SETLEASE with F_RDLCK) whether it is open for writing or mapped
  * shared and writable by anybody; then reads what it is, so that whoever wrote and closed before is seen by that.
  * Where a lease may not be asked for (another's file, no CAP_LEASE, a filesystem without leases) nobody is taken to
- * write. SIGIO must be ignored by the caller: whoever opens the file meanwhile makes the kernel send it. -1 with errno.
+ * write. Whoever opens the file meanwhile makes the kernel send this process SIGURG, which does nothing by default. -1
+ * with errno.
  */
 int pv_ident_read_unwritten(int dirfd, const char *name, struct pv_ident *out, bool *has_writer);
 

@@ -8,7 +8,7 @@
 
 #define MAGIC      "pvJ1"
 #define FLUSH_AT   (256 * 1024)
-#define MAX_RECORD (1024 * 1024)
+#define MAX_RECORD (1024 * 1024) /* payload: a longer one is taken for a torn tail when it is read */
 #define MAX_ROOTS  4096
 #define FRAME      9 /* length, type, checksum */
 
@@ -224,7 +224,11 @@ int pv_journal_put_plan(struct pv_journal *j, const struct pv_plan_list *p, stru
         }
         const char *before = "";
         for (size_t i = 0; i < p->n; i++) {
+                size_t at = j->buf.len;
                 put_item(&j->buf, &p->item[i], before);
+                if (j->buf.len - at - FRAME > MAX_RECORD)
+                        return pv_err_set(err, PV_ERR_UNSUPPORTED, 0,
+                                          "%s: its attributes are too large to be taken back", p->item[i].path);
                 before = p->item[i].path;
                 if (j->buf.len >= FLUSH_AT && pv_journal_flush(j, err) < 0)
                         return -1;

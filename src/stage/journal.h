@@ -28,7 +28,7 @@ void pv_journal_close(struct pv_journal *j);
 int pv_journal_create(struct pv_journal *j, int dirfd, const char *name, struct pv_err *err);
 int pv_journal_append(struct pv_journal *j, int dirfd, const char *name, struct pv_err *err);
 
-/* Head, access list and items; buffered until a mark is put. */
+/* Head, access list and items; buffered until a mark is put. PV_ERR_UNSUPPORTED: one does not fit into a record. */
 int pv_journal_put_plan(struct pv_journal *j, const struct pv_plan_list *p, struct pv_err *err);
 int pv_journal_flush(struct pv_journal *j, struct pv_err *err);
 /* Puts a mark and writes all that is buffered; durable only after the caller's sync. */

@@ -172,6 +172,27 @@ static uint32_t crc(const unsigned char *p, size_t n)
         return ~c;
 }
 
+/* Written all the same it would be read as a torn tail: a plan that is never ready, though it was carried out. */
+static void test_what_does_not_fit_into_a_record_is_refused(void **state)
+{
+        enum { ATTRIBUTES = 17, SIZE = 65536 };
+        struct pv_plan_list p = make_plan();
+        struct pv_err err = PV_ERR_INIT;
+        pv_auto_journal j = PV_JOURNAL_INIT;
+        struct pv_xattrs *x = &p.item[4].meta->xattrs[1];
+        pv_xattrs_fini(x);
+        x->item = pv_calloc(ATTRIBUTES, sizeof *x->item);
+        for (; x->n < ATTRIBUTES; x->n++)
+                x->item[x->n] = (struct pv_xattr){ .name = pv_strf("user.%02zu", x->n),
+                                                   .value = pv_calloc(SIZE, 1),
+                                                   .size = SIZE };
+        assert_int_equal(pv_journal_create(&j, dir, "journal", &err), 0);
+        assert_int_equal(pv_journal_put_plan(&j, &p, &err), -1);
+        assert_int_equal(err.kind, PV_ERR_UNSUPPORTED);
+        assert_non_null(strstr(err.msg, p.item[4].path));
+        pv_plan_list_fini(&p);
+}
+
 static void test_damaged_records_are_refused_or_harmless(void **state)
 {
         struct pv_plan_list p = make_plan();
@@ -231,6 +252,7 @@ int main(void)
                 cmocka_unit_test(test_what_is_written_is_read),
                 cmocka_unit_test(test_a_torn_tail_is_what_was_whole_and_never_ready),
                 cmocka_unit_test(test_what_is_appended_after_a_torn_tail_is_read),
+                cmocka_unit_test(test_what_does_not_fit_into_a_record_is_refused),
                 cmocka_unit_test(test_damaged_records_are_refused_or_harmless),
         };
         return cmocka_run_group_tests_name("journal", tests, set_up, tear_down);

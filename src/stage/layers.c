@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
+#include "base/dir.h"
 #include "base/json.h"
 #include "base/whiteout.h"
 
@@ -138,13 +139,12 @@ static bool is_copied(const char *attr)
 static int copy_xattrs(int from, int to)
 {
         pv_auto_free char *src = pv_strf("/proc/self/fd/%d", from), *dst = pv_strf("/proc/self/fd/%d", to);
-        char names[1024];
-        pv_auto_free char *value = NULL;
-        ssize_t n = listxattr(dst, names, sizeof names);
+        pv_auto_free char *names = pv_realloc(NULL, XATTR_MAX, 1), *value = NULL;
+        ssize_t n = listxattr(dst, names, XATTR_MAX);
         for (const char *a = names; n > 0 && a < names + n; a += strlen(a) + 1)
                 if (is_copied(a) && removexattr(dst, a) < 0 && errno != ENODATA)
                         return -1;
-        n = listxattr(src, names, sizeof names);
+        n = listxattr(src, names, XATTR_MAX);
         if (n <= 0)
                 return n == 0 || errno == EOPNOTSUPP ? 0 : -1;
         value = pv_calloc(XATTR_MAX, 1);
@@ -213,20 +213,16 @@ static bool is_alive(int dirfd, const char *id, unsigned *number)
 int pv_dependents_find(const struct pv_stage *s, unsigned *up_to, struct pv_err *err)
 {
         unsigned highest = 0;
-        pv_auto_fd fd = openat(s->fd.fd, DEPENDENTS, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        if (fd < 0 && errno == ENOENT) {
-                *up_to = 0;
-                return 0;
-        }
-        pv_auto_dir d = fd >= 0 ? fdopendir(fd) : NULL;
-        if (!d)
-                return pv_err_set(err, PV_ERR_SYS, errno, "stage %s: " DEPENDENTS, s->dir);
-        (void)pv_fd_steal(&fd);
-        for (struct dirent *e; (e = readdir(d));) {
+        pv_auto_dir d = pv_dir_open(s->fd.fd, DEPENDENTS);
+        struct dirent *e;
+        int more = d || errno != ENOENT ? -1 : 0;
+        while (d && (more = pv_dir_next(d, &e)) > 0) {
                 unsigned number = 0;
                 if (e->d_name[0] != '.' && is_alive(dirfd(d), e->d_name, &number) && number + 1 > highest)
                         highest = number + 1;
         }
+        if (more < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "stage %s: " DEPENDENTS, s->dir);
         *up_to = highest;
         return 0;
 }

@@ -40,31 +40,41 @@ static int lock_one(int fd, const char *target, struct pv_err *err)
         return 0;
 }
 
+struct target {
+        int fd;
+        const char *path;
+        struct stat st;
+};
+
 /* In the order of (device, inode): two stages with the same roots in another order must not wait for each other. */
-static int compare_fds(const void *a, const void *b)
+static int compare_targets(const void *a, const void *b)
 {
-        struct stat x = { 0 }, y = { 0 };
-        (void)fstat(*(const int *)a, &x);
-        (void)fstat(*(const int *)b, &y);
-        if (x.st_dev != y.st_dev)
-                return x.st_dev < y.st_dev ? -1 : 1;
-        return x.st_ino == y.st_ino ? 0 : x.st_ino < y.st_ino ? -1 : 1;
+        const struct stat *x = &((const struct target *)a)->st, *y = &((const struct target *)b)->st;
+        if (x->st_dev != y->st_dev)
+                return x->st_dev < y->st_dev ? -1 : 1;
+        return x->st_ino == y->st_ino ? 0 : x->st_ino < y->st_ino ? -1 : 1;
 }
 
 int pv_target_lock(struct pv_stage *s, struct pv_target_lock *out, struct pv_err *err)
 {
         if (pv_stage_require_targets(s, err) < 0)
                 return -1;
-        pv_auto_target_lock l = { .fd = pv_calloc(pv_stage_n_roots(s), sizeof *l.fd) };
-        for (size_t i = 0; i < pv_stage_n_roots(s); i++) {
-                int fd = openat(pv_stage_target(s, i).fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-                if (fd < 0)
-                        return pv_err_set(err, PV_ERR_SYS, errno, "open %s", pv_stage_root(s, i)->target);
-                l.fd[l.n++] = fd;
+        size_t n = pv_stage_n_roots(s);
+        pv_auto_free struct target *target = pv_calloc(n, sizeof *target);
+        pv_auto_target_lock l = { .fd = pv_calloc(n, sizeof *l.fd) };
+        for (size_t i = 0; i < n; i++) {
+                struct target *t = &target[i];
+                t->path = pv_stage_root(s, i)->target;
+                t->fd = openat(pv_stage_target(s, i).fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+                if (t->fd < 0)
+                        return pv_err_set(err, PV_ERR_SYS, errno, "open %s", t->path);
+                l.fd[l.n++] = t->fd;
+                if (fstat(t->fd, &t->st) < 0)
+                        return pv_err_set(err, PV_ERR_SYS, errno, "look at %s", t->path);
         }
-        qsort(l.fd, l.n, sizeof *l.fd, compare_fds);
-        for (size_t i = 0; i < l.n; i++)
-                if (lock_one(l.fd[i], pv_stage_root(s, i)->target, err) < 0)
+        qsort(target, n, sizeof *target, compare_targets);
+        for (size_t i = 0; i < n; i++)
+                if (lock_one(target[i].fd, target[i].path, err) < 0)
                         return -1;
         *out = l;
         l = (struct pv_target_lock){ 0 };

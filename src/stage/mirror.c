@@ -7,15 +7,14 @@
  */
 #include "stage/mirror.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <search.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include "base/copy.h"
+#include "base/dir.h"
 #include "base/fd.h"
 #include "base/path.h"
 #include "base/str.h"
@@ -204,7 +203,9 @@ static int enter(struct pv_mirror *m, int from, int to, const char *name, const 
         struct copied *c = note(m, path);
         bool is_dir = fstatat(to, name, &there, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(there.st_mode);
         c->whole = false;
-        if (!is_dir && (pv_path_remove_tree(to, name, m->err) < 0 || mkdirat(to, name, 0700) < 0))
+        if (!is_dir && pv_path_remove_tree(to, name, m->err) < 0)
+                return pv_err_wrap(m->err, "copy %s", path);
+        if (!is_dir && mkdirat(to, name, 0700) < 0)
                 return failed(m, path);
         pv_auto_fd below = openat(from, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         pv_auto_fd copy = openat(to, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -224,18 +225,12 @@ static int mirror_entry(struct pv_mirror *m, int from, int to, const char *name,
 static int mirror_directory(struct pv_mirror *m, int from, int to, const char *path)
 {
         struct stat st;
-        int fd = openat(from, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        pv_auto_dir d = fd >= 0 ? fdopendir(fd) : NULL;
-        if (!d || fstat(from, &st) < 0) {
-                int e = errno;
-                if (!d)
-                        pv_fd_closep(&fd);
-                errno = e;
+        struct dirent *e;
+        int more;
+        pv_auto_dir d = pv_dir_open(from, ".");
+        if (!d || fstat(from, &st) < 0)
                 return failed(m, path);
-        }
-        for (struct dirent *e; (e = readdir(d));) {
-                if (pv_streq(e->d_name, ".") || pv_streq(e->d_name, ".."))
-                        continue;
+        while ((more = pv_dir_next(d, &e)) > 0) {
                 pv_auto_free char *below = pv_path_join(path, e->d_name);
                 if (mirror_entry(m, from, to, e->d_name, below) < 0) {
                         if (m->last)
@@ -243,6 +238,8 @@ static int mirror_directory(struct pv_mirror *m, int from, int to, const char *p
                         pv_err_clear(m->err); /* it moves: the last pass sees to it */
                 }
         }
+        if (more < 0)
+                return failed(m, path);
         return m->last ? finish_directory(m, from, to, path, &st) : 0;
 }
 
@@ -275,14 +272,10 @@ static int remove_gone(struct pv_mirror *m)
 
 static int pass(struct pv_mirror *m, bool last, struct pv_err *err)
 {
-        struct sigaction ignore = { .sa_handler = SIG_IGN }, before;
         m->pass++;
         m->last = last;
         m->err = err;
-        (void)sigaction(SIGIO, &ignore, &before); /* of a lease that is being tried */
-        int r = mirror_directory(m, m->from, m->to, "");
-        (void)sigaction(SIGIO, &before, NULL);
-        return r;
+        return mirror_directory(m, m->from, m->to, "");
 }
 
 void pv_mirror_begin(struct pv_mirror *m)

@@ -12,7 +12,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
 #include "stage/beside.h"
@@ -162,12 +161,12 @@ static int go_back(struct pv_engine *e, const struct pv_batch_source *source, co
 static int recover_ready(struct pv_engine *e, const struct pv_batch_source *source, const char **did,
                          struct pv_err *err)
 {
-        bool all_done, none_done;
+        bool all_done;
         if (e->plan->marks & PV_MARK_PARTLY) {
                 *did = "a batch around which the host wrote was brought to its end";
                 return pv_batch_abandon(e, source, err);
         }
-        pv_find_states(e, &all_done, &none_done);
+        pv_find_states(e, &all_done);
         if (all_done && e->plan->marks & PV_MARK_COMMITTED)
                 return go_forward(e, source, did, err);
         struct pv_err ignored;
@@ -224,15 +223,11 @@ static int recover_locked(struct pv_stage *s, const char **did, struct pv_err *e
 int pv_apply_recover(struct pv_stage *s, const char **did, struct pv_err *err)
 {
         pv_auto_target_lock lock = { 0 };
-        struct sigaction ignore = { .sa_handler = SIG_IGN }, before;
         *did = NULL;
         (void)unlinkat(pv_stage_dirfd(s).fd, PV_JOURNAL_NEW, 0);
         if (!exists(pv_stage_dirfd(s).fd, PV_JOURNAL_NAME))
                 return 0;
         if (pv_target_lock(s, &lock, err) < 0)
                 return -1;
-        (void)sigaction(SIGIO, &ignore, &before);
-        int r = recover_locked(s, did, err);
-        (void)sigaction(SIGIO, &before, NULL);
-        return r;
+        return recover_locked(s, did, err);
 }

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/fd.h"
+#include "base/dir.h"
 #include "stage/layers.h"
 #include "stage/snapshot.h"
 #include "stage/state.h"
@@ -32,31 +33,29 @@ static bool is_ours(const char *name)
         for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
                 if (pv_str_has_prefix(name, prefixes[i]))
                         return true;
-        return pv_streq(name, ".") || pv_streq(name, "..");
+        return false;
 }
 
-static DIR *open_entries(const struct pv_stage *s, struct pv_err *err)
+/* The next entry of the stage's directory: 1, 0 at the end, -1. *d is opened at the first call. */
+static int next_entry(const struct pv_stage *s, DIR **d, struct dirent **e, struct pv_err *err)
 {
-        pv_auto_fd fd = openat(s->fd.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
-        if (d)
-                (void)pv_fd_steal(&fd);
-        else
-                (void)pv_err_set(err, PV_ERR_SYS, errno, "read directory %s", s->dir);
-        return d;
+        if (!*d)
+                *d = pv_dir_open(s->fd.fd, ".");
+        int more = *d ? pv_dir_next(*d, e) : -1;
+        return more < 0 ? pv_err_set(err, PV_ERR_SYS, errno, "read directory %s", s->dir) : more;
 }
 
 int pv_stage_check_names(const struct pv_stage *s, struct pv_err *err)
 {
-        pv_auto_dir d = open_entries(s, err);
-        if (!d)
-                return -1;
-        for (struct dirent *e; (e = readdir(d));)
+        pv_auto_dir d = NULL;
+        struct dirent *e;
+        int more;
+        while ((more = next_entry(s, &d, &e, err)) > 0)
                 if (!is_ours(e->d_name)) {
                         (void)pv_err_set(err, PV_ERR_STATE, 0, "%s/%s is nothing of a stage", s->dir, e->d_name);
                         return pv_err_hint(err, "move it elsewhere first");
                 }
-        return 0;
+        return more;
 }
 
 /* A kill before the mark is made, or after it went, leaves empty files to lock and nothing else. */
@@ -65,33 +64,30 @@ int pv_stage_check_unfinished(const struct pv_stage *s, struct pv_err *err)
         struct stat st;
         if (fstatat(s->fd.fd, PV_STAGE_UNFINISHED, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
                 return 0;
-        pv_auto_dir d = open_entries(s, err);
-        if (!d)
-                return -1;
-        for (struct dirent *e; (e = readdir(d));) {
-                if (pv_streq(e->d_name, ".") || pv_streq(e->d_name, ".."))
-                        continue;
+        pv_auto_dir d = NULL;
+        struct dirent *e;
+        int more;
+        while ((more = next_entry(s, &d, &e, err)) > 0) {
                 bool empty = fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
                              st.st_size == 0;
                 if (!empty || (!pv_streq(e->d_name, "lock") && !pv_streq(e->d_name, "decide")))
                         return pv_err_set(err, PV_ERR_INPUT, 0, "%s is not a stage: it has %s and no stage.json",
                                           s->dir, e->d_name);
         }
-        return 0;
+        return more;
 }
 
 static int remove_contents(struct pv_stage *s, struct pv_err *err)
 {
-        pv_auto_dir d = open_entries(s, err);
-        if (!d)
-                return -1;
-        for (struct dirent *e; (e = readdir(d));) {
+        pv_auto_dir d = NULL;
+        struct dirent *e;
+        int more;
+        while ((more = next_entry(s, &d, &e, err)) > 0) {
                 bool last = pv_streq(e->d_name, "lock") || pv_streq(e->d_name, PV_STAGE_UNFINISHED);
-                if (!last && is_ours(e->d_name) && !pv_streq(e->d_name, ".") && !pv_streq(e->d_name, "..") &&
-                    pv_path_remove_tree(s->fd.fd, e->d_name, err) < 0)
+                if (!last && is_ours(e->d_name) && pv_path_remove_tree(s->fd.fd, e->d_name, err) < 0)
                         return -1;
         }
-        return 0;
+        return more;
 }
 
 static int remove_file(struct pv_stage *s, const char *name, struct pv_err *err)

@@ -6,12 +6,12 @@
  */
 #include "stage/engine.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "base/dir.h"
 #include "base/syscall.h"
 #include "base/whiteout.h"
 #include "stage/facts.h"
@@ -278,19 +278,12 @@ static int bring(struct restage *r, size_t i, const struct pv_place *from, const
  */
 static int merge(struct restage *r, int from, int to, bool copy, struct pv_err *err)
 {
-        int fd = openat(from, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        pv_auto_dir d = fd >= 0 ? fdopendir(fd) : NULL;
-        if (!d) {
-                int e = errno;
-                if (fd >= 0)
-                        (void)close(fd);
-                return pv_err_set(err, PV_ERR_SYS, e, "read a directory of the backup");
-        }
-        for (struct dirent *e; (e = readdir(d));) {
+        pv_auto_dir d = pv_dir_open(from, ".");
+        struct dirent *e;
+        int more = -1;
+        while (d && (more = pv_dir_next(d, &e)) > 0) {
                 struct pv_place a = { .dirfd = from, .name = e->d_name }, b = { .dirfd = to, .name = e->d_name };
                 struct stat st;
-                if (pv_streq(e->d_name, ".") || pv_streq(e->d_name, ".."))
-                        continue;
                 if (fstatat(to, e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
                         int moved = copy ? copy_whole(r, SIZE_MAX, &a, &b, err)
                                          : renameat2(from, e->d_name, to, e->d_name, RENAME_NOREPLACE);
@@ -303,7 +296,7 @@ static int merge(struct restage *r, int from, int to, bool copy, struct pv_err *
                 if (x >= 0 && y >= 0 && merge(r, x, y, copy, err) < 0)
                         return -1;
         }
-        return 0;
+        return more < 0 ? pv_err_set(err, PV_ERR_SYS, errno, "read a directory of the backup") : 0;
 }
 
 static int merge_directory(struct restage *r, size_t i, const struct pv_place *from, const struct pv_place *to,

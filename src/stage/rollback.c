@@ -224,10 +224,10 @@ static enum pv_item_state classify(struct pv_engine *e, const struct pv_item *it
         return pv_item_is_in(e->plan, it, &have) ? PV_ITEM_PENDING : PV_ITEM_DONE;
 }
 
-void pv_find_states(struct pv_engine *e, bool *all_done, bool *none_done)
+void pv_find_states(struct pv_engine *e, bool *all_done)
 {
         struct pv_plan_list *p = e->plan;
-        *all_done = *none_done = true;
+        *all_done = true;
         for (size_t i = 0; i < p->n; i++) {
                 struct pv_item *it = &p->item[i];
                 if (it->op == PV_OP_WITHIN)
@@ -237,6 +237,5 @@ void pv_find_states(struct pv_engine *e, bool *all_done, bool *none_done)
                 if (it->op == PV_OP_META)
                         continue;
                 *all_done &= it->state == PV_ITEM_DONE;
-                *none_done &= it->state == PV_ITEM_PENDING;
         }
 }

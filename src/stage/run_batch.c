@@ -333,42 +333,28 @@ static enum pv_publish_outcome publish_and_commit(struct pv_engine *e, const str
         return e->plan->marks & PV_MARK_COMMITTED ? PV_PUBLISH_FAILED : take_back(e, source, PV_PUBLISH_FAILED, err);
 }
 
-/* A key pressed at the wrong moment should not make work for the recovery. */
-struct calm {
-        sigset_t mask;
-        struct sigaction io;
-};
-
-static void calm_begin(struct calm *c)
+/* A key pressed at the wrong moment should not make work for the recovery. *before: the mask to give back. */
+static void hold_signals(sigset_t *before)
 {
-        static const int quiet[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP };
-        struct sigaction ignore = { .sa_handler = SIG_IGN };
+        static const int held[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP };
         sigset_t set;
         sigemptyset(&set);
-        for (size_t i = 0; i < sizeof quiet / sizeof *quiet; i++)
-                sigaddset(&set, quiet[i]);
-        (void)sigprocmask(SIG_BLOCK, &set, &c->mask);
-        /* Whoever opens a file on which a lease is being tried makes the kernel send it. */
-        (void)sigaction(SIGIO, &ignore, &c->io);
-}
-
-static void calm_end(const struct calm *c)
-{
-        (void)sigaction(SIGIO, &c->io, NULL);
-        (void)sigprocmask(SIG_SETMASK, &c->mask, NULL);
+        for (size_t i = 0; i < sizeof held / sizeof *held; i++)
+                sigaddset(&set, held[i]);
+        (void)sigprocmask(SIG_BLOCK, &set, before);
 }
 
 enum pv_publish_outcome pv_batch_run(struct pv_engine *e, const struct pv_batch_source *source, struct pv_err *err)
 {
-        struct calm calm;
+        sigset_t before;
         struct pv_err ignored;
         enum pv_publish_outcome r = PV_PUBLISH_FAILED;
-        calm_begin(&calm);
+        hold_signals(&before);
         if (pv_engine_open_slots(e, true, err) < 0 ||
             pv_unsettled_save(e, source->changes, source->selected, err) < 0 || write_journal(e, source, err) < 0)
                 (void)discard(e, &ignored);
         else
                 r = publish_and_commit(e, source, err);
-        calm_end(&calm);
+        (void)sigprocmask(SIG_SETMASK, &before, NULL);
         return r;
 }

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "base/dir.h"
 #include "base/fd.h"
 #include "stage/baseline.h"
 #include "stage/layers.h"
@@ -32,14 +33,13 @@ char *pv_stage_snapshot_dir(const char *stage_dir, const char *name)
 /* Names of what is there, whole or not. */
 static int list_all(const struct pv_stage *s, struct pv_strv *names, struct pv_err *err)
 {
-        int fd = openat(s->fd.fd, SNAPSHOTS, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        pv_auto_dir d = fd >= 0 ? fdopendir(fd) : NULL;
-        if (!d && errno != ENOENT)
-                return pv_err_set(err, PV_ERR_SYS, errno, "stage %s: " SNAPSHOTS, s->dir);
-        for (struct dirent *e; d && (e = readdir(d));)
+        pv_auto_dir d = pv_dir_open(s->fd.fd, SNAPSHOTS);
+        struct dirent *e;
+        int more = d || errno != ENOENT ? -1 : 0;
+        while (d && (more = pv_dir_next(d, &e)) > 0)
                 if (e->d_name[0] != '.')
                         pv_strv_add(names, e->d_name);
-        return 0;
+        return more < 0 ? pv_err_set(err, PV_ERR_SYS, errno, "stage %s: " SNAPSHOTS, s->dir) : 0;
 }
 
 struct dated {

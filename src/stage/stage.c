@@ -33,6 +33,7 @@
 
 #include <fcntl.h>
 #include <string.h>
+#include "base/dir.h"
 #include "base/fd.h"
 #include "base/own_files.h"
 #include "stage/layers.h"
@@ -229,14 +230,10 @@ static int being_removed(const struct pv_stage *s, struct pv_err *err)
  */
 static int open_lock_of_rest(struct pv_stage *s, enum pv_stage_lock lock, struct pv_err *err)
 {
-        pv_auto_fd fd = openat(s->fd.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        pv_auto_dir d = fd >= 0 ? fdopendir(fd) : NULL;
-        if (!d)
+        pv_auto_dir d = pv_dir_open(s->fd.fd, ".");
+        struct dirent *e;
+        if (!d || pv_dir_next(d, &e) != 0)
                 return -1;
-        (void)pv_fd_steal(&fd);
-        for (struct dirent *e; (e = readdir(d));)
-                if (!pv_streq(e->d_name, ".") && !pv_streq(e->d_name, ".."))
-                        return -1;
         pv_err_clear(err);
         if (lock == PV_STAGE_LOOK || lock == PV_STAGE_DECIDE)
                 return being_removed(s, err);
@@ -314,15 +311,11 @@ static bool has_entry(const struct pv_stage *s, const char *name)
  */
 static int check_unused(struct pv_stage *s, struct pv_err *err)
 {
-        static const char *const ours[] = {
-                ".", "..", PV_STAGE_UNFINISHED, OTHER_IDS, LOCK_FILE, DECIDE_FILE, "roots"
-        };
-        pv_auto_fd fd = openat(s->fd.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        pv_auto_dir d = fd >= 0 ? fdopendir(fd) : NULL;
-        if (!d)
-                return pv_err_set(err, PV_ERR_SYS, errno, "read directory %s", s->dir);
-        (void)pv_fd_steal(&fd);
-        for (struct dirent *e; (e = readdir(d));) {
+        static const char *const ours[] = { PV_STAGE_UNFINISHED, OTHER_IDS, LOCK_FILE, DECIDE_FILE, "roots" };
+        pv_auto_dir d = pv_dir_open(s->fd.fd, ".");
+        struct dirent *e;
+        int more = -1;
+        while (d && (more = pv_dir_next(d, &e)) > 0) {
                 bool known = false;
                 for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
                         known = known || pv_streq(e->d_name, ours[i]);
@@ -332,6 +325,8 @@ static int check_unused(struct pv_stage *s, struct pv_err *err)
                         return pv_err_set(err, PV_ERR_USAGE, 0, "%s is not empty: a stage needs a directory of its own",
                                           s->dir);
         }
+        if (more < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "read directory %s", s->dir);
         struct pv_err foreign = PV_ERR_INIT;
         if (pv_stage_check_unfinished(s, &foreign) < 0)
                 return pv_err_set(err, PV_ERR_USAGE, 0, "%s is not empty: a stage needs a directory of its own",

@@ -139,6 +139,17 @@ static void test_the_view_of_the_root_looks_like_the_target(void **state)
         fixture_free(f);
 }
 
+static void test_a_target_may_have_many_attributes(void **state)
+{
+        /* Names of more than a page's quarter: ext4 keeps all of an inode's in one block. */
+        struct fixture *f = fixture_make("n=$(printf %0200d 0); for i in 1 2 3 4 5 6 7; do "
+                                         "setfattr -n user.$i$n -v $i .; done");
+        fixture_run_and_seal(f, "test $(getfattr . | grep -c '^user') = 7", NULL);
+        pv_auto_free char *changes = fixture_changes(f);
+        assert_string_equal(changes, "");
+        fixture_free(f);
+}
+
 static void test_a_vanished_target_leaves_the_stage_to_be_dropped(void **state)
 {
         pv_auto_changes c = NULL;
@@ -303,6 +314,7 @@ int main(void)
                 cmocka_unit_test(test_a_damaged_or_newer_stage_is_refused_by_name),
                 cmocka_unit_test(test_a_stage_needs_an_empty_directory_outside_of_its_roots),
                 cmocka_unit_test(test_the_view_of_the_root_looks_like_the_target),
+                cmocka_unit_test(test_a_target_may_have_many_attributes),
                 cmocka_unit_test(test_a_vanished_target_leaves_the_stage_to_be_dropped),
                 cmocka_unit_test(test_a_checkpoint_freezes_and_the_run_goes_on),
                 cmocka_unit_test(test_a_fork_stands_on_its_parent_and_goes_its_own_way),

@@ -2,28 +2,20 @@
 /* Directories that move as one: is in them what the plan says, and what is done to each entry before and after. */
 #include "stage/engine.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "base/dir.h"
 
 int pv_tree_count_entries(int dirfd, const char *name, size_t *n)
 {
-        int fd = openat(dirfd, *name ? name : ".", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        pv_auto_dir d = fd >= 0 ? fdopendir(fd) : NULL;
-        if (!d) {
-                int e = errno;
-                if (fd >= 0)
-                        (void)close(fd);
-                errno = e;
-                return -1;
-        }
-        *n = 0;
-        errno = 0;
-        for (struct dirent *e; (e = readdir(d));)
-                *n += !pv_streq(e->d_name, ".") && !pv_streq(e->d_name, "..");
-        return errno ? -1 : 0;
+        pv_auto_dir d = pv_dir_open(dirfd, *name ? name : ".");
+        struct dirent *e;
+        int more = -1;
+        for (*n = 0; d && (more = pv_dir_next(d, &e)) > 0;)
+                ++*n;
+        return more;
 }
 
 static const struct pv_ident *side(const struct pv_item *it)

@@ -2,11 +2,11 @@
 /* Taking a batch back, dropping changes, and the list of batches. */
 #include "stage/run_batch.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "base/dir.h"
 #include "stage/build.h"
 #include "stage/journal.h"
 
@@ -40,17 +40,18 @@ int pv_batches_list(struct pv_stage *s, struct pv_batch **out, size_t *n, struct
 {
         pv_auto_free struct pv_batch *list = NULL;
         size_t have = 0;
-        int fd = openat(pv_stage_dirfd(s).fd, "backup", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        pv_auto_dir d = fd >= 0 ? fdopendir(fd) : NULL;
-        if (!d && errno != ENOENT)
-                return pv_err_set(err, PV_ERR_SYS, errno, "open backup/");
-        for (struct dirent *e; d && (e = readdir(d));) {
+        pv_auto_dir d = pv_dir_open(pv_stage_dirfd(s).fd, "backup");
+        struct dirent *e;
+        int more = d || errno != ENOENT ? -1 : 0;
+        while (d && (more = pv_dir_next(d, &e)) > 0) {
                 bool is_batch;
                 list = pv_realloc(list, have + 1, sizeof *list);
-                if (read_batch(fd, e->d_name, &list[have], &is_batch, err) < 0)
+                if (read_batch(dirfd(d), e->d_name, &list[have], &is_batch, err) < 0)
                         return -1;
                 have += is_batch;
         }
+        if (more < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "read backup/");
         if (have > 1)
                 qsort(list, have, sizeof *list, compare_batches);
         *out = pv_steal(&list);
