@@ -86,17 +86,50 @@ def test_nothing_survives_the_supervisors_sigkill(background, marker, mode):
     processes.assert_none(marker, within=5)
 
 
+def states_of(pvisor, workspace):
+    listed = json.loads(pvisor("list", "--json", cwd=workspace).out)
+    return [j["state"] for j in (listed["jobs"] if isinstance(listed, dict) else listed)]
+
+
+# Dying of SIGKILL takes it a while: there is memory to give back, and many of them.
+SLOW_TO_DIE = "python3 -c 'x = bytearray(200_000_000); print(\"ready\", flush=True); import time; time.sleep(600)' {marker}"
+
+
+@pytest.mark.parametrize("killed_when", ["at once", "running"])
+def test_lost_is_told_at_once_and_not_before_all_are_dead(background, pvisor, workspace, marker, mode, killed_when):
+    """Whoever reads `lost` may take the stage: nothing of the job writes any more, and nobody has to ask twice."""
+    p = background(mode, f"for i in 1 2 3 4 5 6 7 8; do (setsid sleep 600 {marker} &); done; "
+                         f"while :; do echo x >>grows; done & {SLOW_TO_DIE.format(marker=marker)}"
+                   .replace(f"sleep 600 {marker}", f"sh -c 'sleep 600; : {marker}'"))
+    if killed_when == "running":
+        says(p, "ready")
+    while states_of(pvisor, workspace) != ["running"]:
+        assert p.poll() is None
+    p.kill()
+    p.wait()
+    assert states_of(pvisor, workspace) == ["lost"]
+    assert not processes.marked(marker)
+
+
+def test_a_killed_runs_stage_is_taken_when_nothing_writes_to_it(background, pvisor, workspace, temporary, marker):
+    """By its directory alone, where no job is asked; and while the supervisor lives it is refused."""
+    stage = temporary / "stage"
+    p = background(["--stage", stage], f"while :; do echo x >>grows; done & {SLOW_TO_DIE.format(marker=marker)}")
+    says(p, "ready")
+    assert "in use" in pvisor("run", "--stage", stage, "--", "true", cwd=workspace, code=None).err
+    p.kill()
+    p.wait()
+    out = pvisor("run", "-q", "--stage", stage, "--", "sh", "-c", "a=$(wc -c <grows); sleep 0.3; b=$(wc -c <grows); echo $((b - a))",
+                 cwd=workspace).out
+    assert out == "0\n" and not processes.marked(marker)
+
+
 def test_the_stage_of_a_killed_run_is_whole(background, pvisor, workspace, environment):
     p = background(["--stage", "--name", "killed"], "echo mine >mine; rm README.md; echo ready; sleep 600")
     says(p, "ready")
     p.kill()
     p.wait()
-    deadline = time.monotonic() + 10  # what the supervisor had forked dies after it
-    states = None
-    while states != ["lost"] and time.monotonic() < deadline:
-        jobs = json.loads(pvisor("list", "--json", cwd=workspace).out)
-        states = [j["state"] for j in (jobs["jobs"] if isinstance(jobs, dict) else jobs)]
-    assert states == ["lost"]
+    assert states_of(pvisor, workspace) == ["lost"]
     assert (workspace / "README.md").exists() and not (workspace / "mine").exists()
     review = pvisor("review", "killed", cwd=workspace).out
     assert "mine" in review and "README.md" in review

@@ -50,7 +50,10 @@ struct pv_boundary_spec {
         bool terminal;       /* stdio[0] is the person's terminal: hand over its foreground group */
         const struct pv_cache_layer *caches;       /* of a plan with caches; NULL: they are as the rest of HOME */
         const struct pv_boundary_network *network; /* of a PV_NET_RULES plan; else NULL */
-        bool skip_probes;                          /* `inspect`, contained git: probes are recorded as not run */
+        /* The sandbox's first process exists and waits: nothing of it has done anything yet. NULL: nobody asks. */
+        void (*born)(void *ctx, pid_t init);
+        void *ctx;        /* of born */
+        bool skip_probes; /* `inspect`, contained git: probes are recorded as not run */
 };
 
 struct pv_boundary; /* a running boundary; opaque */

@@ -213,6 +213,8 @@ static int start_init(struct pv_launch *l, struct pv_err *err)
         if (pid == 0)
                 pv_sandbox_main(l);
         b->init = pid;
+        if (l->spec->born)
+                l->spec->born(l->spec->ctx, pid);
         pv_fd_closep(&l->report[1]);
         pv_fd_closep(&l->control[1]);
         b->control = pv_fd_steal(&l->control[0]);

@@ -327,6 +327,17 @@ static void announce(const struct lifecycle *l)
         pv_job_event(l->live.job, "started", json_pack("{s:i}", "init_pid", (int)pv_boundary_init_pid(l->boundary)));
 }
 
+/* Whoever looks at the job or takes its stage after our death waits for this process's, and so for the command's. */
+static void note_init(void *ctx, pid_t init)
+{
+        const struct lifecycle *l = ctx;
+        struct pv_process first;
+        pv_process_of(init, &first);
+        pv_job_lock_note_init(l->live.lock, &first);
+        if (l->stage)
+                pv_stage_note_init(l->stage, &first);
+}
+
 static int start(struct lifecycle *l, struct pv_err *err)
 {
         pv_auto_free char *scratch = pv_path_join(l->live.job->dir, SCRATCH);
@@ -344,6 +355,8 @@ static int start(struct lifecycle *l, struct pv_err *err)
                 .terminal = !capture && isatty(stdio_of(l, STDIN_FILENO)),
                 .caches = l->kept.upper ? &caches : NULL,
                 .network = l->network.inside ? &l->network.hooks : NULL,
+                .born = note_init,
+                .ctx = l,
         };
         if (pv_boundary_start(&spec, &l->boundary, l->observations, err) < 0 || start_network(l, err) < 0)
                 return -1;

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/process.h"
 #include "base/syscall.h"
 #include "job/store_internal.h"
 
@@ -25,46 +26,41 @@ const char *pv_job_state_name(enum pv_job_state s)
         return name[s];
 }
 
+/* Their order is that of the ends noted in a lock's times. */
+static const char *const ends[] = { "exited", "signaled", "timeout", "killed", "stage-size" };
+#define ENDS (sizeof ends / sizeof *ends)
+
 /* Ends are static text, so that a pv_job borrows nothing from a file. NULL for what is none of them. */
 static const char *end_name(const char *text)
 {
-        static const char *const ends[] = { "exited", "signaled", "timeout", "killed", "stage-size" };
-        for (size_t i = 0; text && i < sizeof ends / sizeof *ends; i++)
+        for (size_t i = 0; text && i < ENDS; i++)
                 if (pv_streq(text, ends[i]))
                         return ends[i];
         return NULL;
 }
 
-/*
- * The 22nd field of /proc/PID/stat (proc(5)): when the process started, in clock ticks since boot. Together with the
- * pid it names one process of this boot. 0 when it cannot be read.
- */
-static uint64_t start_time(const char *proc_dir)
-{
-        char path[64], text[1024];
-        (void)snprintf(path, sizeof path, "%s/stat", proc_dir);
-        pv_auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
-        ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-        if (n <= 0)
-                return 0;
-        text[n] = '\0';
-        const char *p = strrchr(text, ')'); /* the name before it may hold anything */
-        for (int field = 2; p && field < 22; field++)
-                p = strchr(p + 1, ' ');
-        return p ? strtoull(p, NULL, 10) : 0;
-}
-
 int pv_job_lock_take(int dirfd, int *lock, struct pv_err *err)
 {
-        char text[64];
+        char text[2 * PV_PROCESS_TEXT];
+        struct pv_process self;
         pv_auto_fd fd = openat(dirfd, PV_JOB_LOCK, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
         if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "lock of the job");
-        int n = snprintf(text, sizeof text, "%d %" PRIu64 "\n", (int)getpid(), start_time("/proc/self"));
-        if (pv_fd_write_all(fd, text, (size_t)n, "lock of the job", err) < 0)
+        pv_process_of(getpid(), &self);
+        size_t n = pv_process_format(&self, text);
+        n += pv_process_format(&(struct pv_process){ 0 }, text + n);
+        if (pv_fd_write_all(fd, text, n, "lock of the job", err) < 0)
                 return -1;
         *lock = pv_fd_steal(&fd);
         return 0;
+}
+
+void pv_job_lock_note_init(int lock, const struct pv_process *init)
+{
+        char text[PV_PROCESS_TEXT];
+        size_t n = pv_process_format(init, text);
+        ssize_t ignored = pwrite(lock, text, n, (off_t)n); /* over the line that is there: needs no room */
+        (void)ignored;
 }
 
 bool pv_job_lock_is_held(int dirfd)
@@ -74,21 +70,75 @@ bool pv_job_lock_is_held(int dirfd)
         return fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK;
 }
 
-static int read_lock_text(int dirfd, pid_t *pid, uint64_t *start, struct pv_err *err)
+struct lock_text {
+        struct pv_process supervisor, init; /* init: pid 0 where there was none yet */
+        char *end;                          /* how the job ended, where that was noted; or "" */
+        char *text;
+};
+
+static void lock_text_fini(struct lock_text *t)
 {
-        pv_auto_free char *text = NULL;
+        free(t->text);
+}
+#define auto_lock_text __attribute__((cleanup(lock_text_fini))) struct lock_text
+
+static int read_lock_text(int dirfd, struct lock_text *out, struct pv_err *err)
+{
+        auto_lock_text t = { 0 };
         size_t n = 0;
-        int p = 0;
-        if (pv_file_read_at(dirfd, PV_JOB_LOCK, 256, &text, &n, err) < 0)
+        if (pv_file_read_at(dirfd, PV_JOB_LOCK, 512, &t.text, &n, err) < 0)
                 return -1;
-        if (sscanf(text, "%d %" SCNu64, &p, start) != 2 || p <= 0 || *start == 0)
+        char *second = strchr(t.text, '\n');
+        char *third = second ? strchr(second + 1, '\n') : NULL;
+        if (!third || !pv_process_parse(t.text, &t.supervisor))
                 return pv_err_set(err, PV_ERR_INPUT, 0, "lock: does not name its process");
-        *pid = p;
+        (void)pv_process_parse(second + 1, &t.init);
+        t.end = third + 1;
+        *out = t;
+        t.text = NULL;
         return 0;
 }
 
 /*
- * How the job ended, for a full file system: the lock has its block already. Behind the process:
+ * Where not even a written block has room to be written again (btrfs copies it), the end is told by the times of the
+ * lock, and that it is by its mode: those change on a full disk. The modification time is that of the end, to the
+ * millisecond; what is below is NOTED_CODE * which end + exit code.
+ */
+#define NOTED_MODE 0700
+#define NOTED_CODE 1000
+#define NOTED_UNIT 1000000
+
+static int note_end_by_times(int lock, const struct pv_job *job)
+{
+        long which = job->state == PV_JOB_FAILED ? 0 : 1;
+        for (size_t i = 0; job->end && i < ENDS; i++)
+                if (pv_streq(job->end, ends[i]))
+                        which = 2 + (long)i;
+        long code = job->exit_code >= 0 && job->exit_code < NOTED_CODE ? job->exit_code : NOTED_CODE - 1;
+        long ms = job->ended.tv_nsec / NOTED_UNIT;
+        const struct timespec times[2] = {
+                { .tv_nsec = UTIME_OMIT },
+                { .tv_sec = job->ended.tv_sec, .tv_nsec = ms * NOTED_UNIT + which * NOTED_CODE + code },
+        };
+        return futimens(lock, times) == 0 && fchmod(lock, NOTED_MODE) == 0 ? 0 : -1;
+}
+
+static bool read_noted_times(int dirfd, struct pv_job *job)
+{
+        struct stat st;
+        if (fstatat(dirfd, PV_JOB_LOCK, &st, AT_SYMLINK_NOFOLLOW) < 0 || (st.st_mode & 07777) != NOTED_MODE)
+                return false;
+        long below = st.st_mtim.tv_nsec % NOTED_UNIT, which = below / NOTED_CODE, code = below % NOTED_CODE;
+        job->state = which == 0 ? PV_JOB_FAILED : PV_JOB_ENDED;
+        job->end = which >= 2 && (size_t)which < 2 + ENDS ? ends[which - 2] : NULL;
+        job->exit_code = code == NOTED_CODE - 1 ? -1 : (int)code;
+        job->ended = st.st_mtim;
+        job->ended.tv_nsec -= below;
+        return true;
+}
+
+/*
+ * How the job ended, for a full file system: the lock has its block already. Behind the processes:
  * "STATE END CODE NANOSECONDS".
  */
 int pv_job_lock_note_end(int lock, const struct pv_job *job)
@@ -97,19 +147,22 @@ int pv_job_lock_note_end(int lock, const struct pv_job *job)
         struct stat st;
         int n = snprintf(text, sizeof text, "%s %s %d %lld\n", pv_job_state_name(job->state), job->end ? job->end : "-",
                          job->exit_code, (long long)job->ended.tv_sec * 1000000000 + job->ended.tv_nsec);
-        return fstat(lock, &st) == 0 && pwrite(lock, text, (size_t)n, st.st_size) == n ? 0 : -1;
+        if (fstat(lock, &st) == 0 && pwrite(lock, text, (size_t)n, st.st_size) == n)
+                return 0;
+        return note_end_by_times(lock, job);
 }
 
 static bool read_noted_end(int dirfd, struct pv_job *job)
 {
         struct pv_err ignored = PV_ERR_INIT;
-        pv_auto_free char *text = NULL;
+        auto_lock_text t = { 0 };
         char state[16], end[16];
         long long ended = 0;
-        size_t n = 0;
         int code = -1;
-        if (pv_file_read_at(dirfd, PV_JOB_LOCK, 256, &text, &n, &ignored) < 0 ||
-            sscanf(text, "%*d %*u %15s %15s %d %lld", state, end, &code, &ended) != 4)
+        if (read_noted_times(dirfd, job))
+                return true;
+        if (read_lock_text(dirfd, &t, &ignored) < 0 ||
+            sscanf(t.end, "%15s %15s %d %lld", state, end, &code, &ended) != 4)
                 return false;
         job->state = pv_streq(state, "failed") ? PV_JOB_FAILED : PV_JOB_ENDED;
         job->end = end_name(end);
@@ -118,24 +171,47 @@ static bool read_noted_end(int dirfd, struct pv_job *job)
         return ended > 0;
 }
 
+/* How long one waits for what dies of SIGKILL already. A process that does not (a disk that hangs) is not dead. */
+#define DYING_MS      10000
+#define DYING_STEP_MS 2
+
+/*
+ * Does the job still run? The supervisor holds the lock, and so does for a moment, after a fork, a child that has not
+ * closed it yet; and when the supervisor is dead, what it started may live for another moment, and write. Of both one
+ * waits for the end, so that neither a dead job is told as running nor a live one as lost.
+ */
+static bool is_running(int dirfd)
+{
+        struct pv_err ignored = PV_ERR_INIT;
+        auto_lock_text t = { 0 };
+        bool held = pv_job_lock_is_held(dirfd);
+        if (read_lock_text(dirfd, &t, &ignored) < 0)
+                return held;
+        if (held && pv_process_look(&t.supervisor) != PV_PROCESS_GONE)
+                return true;
+        for (int waited = 0; held && waited < DYING_MS; waited += DYING_STEP_MS) {
+                (void)usleep(DYING_STEP_MS * 1000);
+                held = pv_job_lock_is_held(dirfd);
+        }
+        return held || pv_process_await(&t.init, DYING_MS) == PV_PROCESS_LIVES;
+}
+
 int pv_job_open_supervisor(const struct pv_job *job, pid_t *pid, int *pidfd, struct pv_err *err)
 {
-        char proc_dir[32];
-        uint64_t start = 0;
-        pid_t p = 0;
+        auto_lock_text t = { 0 };
         pv_auto_fd dir = pv_job_open_dir(job, err);
         if (dir < 0)
                 return -1;
         if (!pv_job_lock_is_held(dir))
                 return pv_err_set(err, PV_ERR_NO_JOB, 0, "job %s does not run any more", job->id);
-        if (read_lock_text(dir, &p, &start, err) < 0)
+        if (read_lock_text(dir, &t, err) < 0)
                 return pv_err_wrap(err, "job %s", job->id);
+        pid_t p = t.supervisor.pid;
         pv_auto_fd fd = pv_sys_pidfd_open(p, 0);
         if (fd < 0 && errno != ESRCH)
                 return pv_err_set(err, PV_ERR_SYS, errno, "job %s: process %d", job->id, (int)p);
         /* The descriptor names one process for good: when the start time is right now, it was and stays the one. */
-        (void)snprintf(proc_dir, sizeof proc_dir, "/proc/%d", (int)p);
-        if (fd < 0 || start_time(proc_dir) != start) {
+        if (fd < 0 || pv_process_look(&t.supervisor) != PV_PROCESS_LIVES) {
                 pv_err_set(err, PV_ERR_SYS, 0, "job %s: its supervisor (process %d) is not in sight", job->id, (int)p);
                 return pv_err_hint(err, "it runs in another container or on another machine: kill it there");
         }
@@ -242,7 +318,7 @@ int pv_job_state_read(int dirfd, struct pv_job *job, struct pv_err *err)
         job->stage_bytes = read_size(dirfd);
         if (try_read(dirfd, job, &found, err) < 0)
                 return -1;
-        if (!found && pv_job_lock_is_held(dirfd)) {
+        if (!found && is_running(dirfd)) {
                 job->state = PV_JOB_RUNNING;
                 return 0;
         }

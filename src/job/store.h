@@ -4,7 +4,7 @@
  * Directories are 0700, files 0600. The theory of operation heads store.c.
  *
  *   jobs/<id>/request.json   what was asked and planned (names of variables, never values); written once
- *   jobs/<id>/lock           flock(2)ed as long as the supervisor lives; holds its pid and start time
+ *   jobs/<id>/lock           flock(2)ed as long as the supervisor lives; names it and the sandbox's first process
  *   jobs/<id>/state.json     how it ended and what was decided since; absent until then; rewritten whole
  *   jobs/<id>/bundle.json    the Run Bundle
  *   jobs/<id>/events.jsonl   append-only
@@ -43,7 +43,7 @@
 enum pv_job_state {
         PV_JOB_RUNNING,
         PV_JOB_ENDED,
-        PV_JOB_LOST,   /* its supervisor was killed: nobody wrote an end */
+        PV_JOB_LOST,   /* its supervisor was killed and wrote no end; nothing of it lives or writes any more */
         PV_JOB_FAILED, /* pVisor failed before the command started */
 };
 const char *pv_job_state_name(enum pv_job_state s); /* "running", ... */

@@ -3,6 +3,7 @@
 #ifndef PV_JOB_STORE_INTERNAL_H
 #define PV_JOB_STORE_INTERNAL_H
 
+#include "base/process.h"
 #include "job/store.h"
 
 /* Files of the store are ours, but may be damaged or huge. An argument vector alone may have 2 MiB, each byte six. */
@@ -31,6 +32,8 @@ bool pv_job_is_id(const char *text);
 
 /* The lock file: takes it for this process and writes who we are. */
 int pv_job_lock_take(int dirfd, int *lock, struct pv_err *err);
+/* Notes the sandbox's first process: a job is not lost before that is dead, too. */
+void pv_job_lock_note_init(int lock, const struct pv_process *init);
 /* True while somebody holds it. */
 bool pv_job_lock_is_held(int dirfd);
 /* Notes in the lock, which needs no room, how the job ended; read where there is no state.json. -1: not even that. */

@@ -2,6 +2,7 @@
 #include "job/store.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,6 +137,82 @@ static void the_lock_tells_running_from_lost(void **state)
         assert_int_equal(lost->changes, -1);
 }
 
+/* The sandbox may write for a moment after its supervisor's death; of what never ends nobody says that it is lost. */
+static void a_job_is_not_lost_before_its_sandbox_is_dead(void **state)
+{
+        struct pv_err err = PV_ERR_INIT;
+        struct pv_process first;
+        pid_t pid = fork();
+        if (pid == 0) {
+                (void)poll(NULL, 0, 200);
+                _exit(0);
+        }
+        struct pv_live_job live = make("a", NULL);
+        pv_process_of(pid, &first);
+        pv_job_lock_note_init(live.lock, &first);
+        pv_live_job_fini(&live);
+        pv_auto_job lost = select_job("last", "/work/a", &err);
+        assert_int_equal(lost->state, PV_JOB_LOST);
+        assert_int_equal(pv_process_look(&first), PV_PROCESS_GONE);
+        assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+/* A child that was just forked holds its parent's lock until it has closed it: that makes nobody run. */
+static void a_job_is_not_running_because_a_child_has_its_lock(void **state)
+{
+        struct pv_err err = PV_ERR_INIT;
+        int status, told[2];
+        OK(pipe(told));
+        pid_t pid = fork();
+        if (pid == 0) { /* the supervisor, which dies with a child that dies a moment later */
+                struct pv_live_job live = make("a", NULL);
+                pid_t child = fork();
+                if (child == 0) {
+                        (void)poll(NULL, 0, 200);
+                        _exit(0);
+                }
+                bool sent = write(told[1], live.job->id, PV_JOB_ID_TEXT) == PV_JOB_ID_TEXT;
+                _exit(child > 0 && live.lock >= 0 && sent ? 0 : 1);
+        }
+        char id[PV_JOB_ID_TEXT];
+        assert_int_equal(read(told[0], id, sizeof id), sizeof id);
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_int_equal(status, 0);
+        pv_auto_job lost = select_job(id, "/work/a", &err);
+        assert_int_equal(lost->state, PV_JOB_LOST);
+        (void)close(told[0]);
+        (void)close(told[1]);
+}
+
+/* btrfs writes nothing over what is there without room for it elsewhere: then times and mode of the lock tell the end. */
+static void the_end_is_told_without_any_room(void **state)
+{
+        static const struct pv_job_end ends[] = {
+                { .state = PV_JOB_ENDED, .end = "exited", .exit_code = 0 },
+                { .state = PV_JOB_ENDED, .end = "signaled", .exit_code = 137 },
+                { .state = PV_JOB_ENDED, .end = "stage-size", .exit_code = 124 },
+                { .state = PV_JOB_FAILED, .exit_code = 125 },
+        };
+        struct pv_err err = PV_ERR_INIT;
+        for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+                pv_auto_live_job live = make("a", NULL);
+                pv_auto_free char *path = pv_path_join(live.job->dir, PV_JOB_LOCK);
+                pv_auto_fd unwritable = open(path, O_RDONLY | O_CLOEXEC);
+                pv_job_conclude(&live, &ends[i]);
+                OK(pv_job_lock_note_end(unwritable, live.job));
+                pv_fd_closep(&live.lock);
+                pv_auto_job job = select_job(live.job->id, "/work/a", &err);
+                assert_int_equal(job->state, ends[i].state);
+                assert_int_equal(job->exit_code, ends[i].exit_code);
+                if (ends[i].end)
+                        assert_string_equal(job->end, ends[i].end);
+                else
+                        assert_null(job->end);
+                assert_int_equal(job->ended.tv_sec, live.job->ended.tv_sec);
+                assert_int_equal(job->ended.tv_nsec, live.job->ended.tv_nsec / 1000000 * 1000000);
+        }
+}
+
 static void the_end_is_read_back(void **state)
 {
         struct pv_err err = PV_ERR_INIT;
@@ -194,8 +271,11 @@ static void the_supervisor_is_found_by_its_start_time(void **state)
         OK(pv_job_open_supervisor(live.job, &pid, &pidfd, &err));
         assert_int_equal(pid, getpid());
         /* The same pid with another start time is another process. */
-        char text[64];
-        (void)snprintf(text, sizeof text, "%d 1\n", (int)getpid());
+        char text[2 * PV_PROCESS_TEXT];
+        struct pv_process self;
+        pv_process_of(getpid(), &self);
+        self.start++;
+        (void)pv_process_format(&self, text + pv_process_format(&self, text));
         pv_auto_free char *path = pv_path_join(live.job->dir, PV_JOB_LOCK);
         pv_auto_fd fd = open(path, O_WRONLY | O_TRUNC);
         assert_int_equal(write(fd, text, strlen(text)), strlen(text));
@@ -467,6 +547,9 @@ int main(void)
                 STORE_TEST(values_of_variables_are_not_written),
                 STORE_TEST(the_plan_comes_back),
                 STORE_TEST(the_lock_tells_running_from_lost),
+                STORE_TEST(a_job_is_not_lost_before_its_sandbox_is_dead),
+                STORE_TEST(a_job_is_not_running_because_a_child_has_its_lock),
+                STORE_TEST(the_end_is_told_without_any_room),
                 STORE_TEST(the_end_is_read_back),
                 STORE_TEST(a_failed_start_keeps_its_reason),
                 STORE_TEST(the_newest_is_one_that_started),

@@ -44,6 +44,8 @@
 /* For how long one waits for another's decision. */
 #define DECIDE_WAIT_MS 10000
 #define DECIDE_STEP_MS 5
+/* For how long, for the end of what was killed already. */
+#define DYING_MS 10000
 
 /* Of the stage's directory. */
 #define OTHER_IDS "other-ids"
@@ -148,12 +150,33 @@ static struct flock whole_file(short type)
         return (struct flock){ .l_type = type, .l_whence = SEEK_SET };
 }
 
+void pv_stage_note_init(const struct pv_stage *s, const struct pv_process *init)
+{
+        char text[PV_PROCESS_TEXT];
+        ssize_t ignored = pwrite(s->lock_fd, text, pv_process_format(init, text), 0);
+        (void)ignored; /* on a full disk: the moment after a kill is then not waited for */
+}
+
+/* A supervisor that was killed lets go of the lock before the kernel has ended its command, which writes meanwhile. */
+static bool is_written_to(const struct pv_stage *s)
+{
+        char text[PV_PROCESS_TEXT + 1];
+        struct pv_process init;
+        ssize_t n = pread(s->lock_fd, text, PV_PROCESS_TEXT, 0);
+        text[n > 0 ? n : 0] = '\0';
+        return pv_process_parse(text, &init) && pv_process_await(&init, DYING_MS) == PV_PROCESS_LIVES;
+}
+
 static int take_lock(struct pv_stage *s, struct pv_err *err)
 {
         struct flock l = whole_file(F_WRLCK);
         if (fcntl(s->lock_fd, F_OFD_SETLK, &l) == 0) {
-                s->taken = true;
-                return 0;
+                s->taken = !is_written_to(s);
+                if (s->taken)
+                        return 0;
+                l.l_type = F_UNLCK;
+                (void)fcntl(s->lock_fd, F_OFD_SETLK, &l);
+                return pv_err_set(err, PV_ERR_BUSY, 0, "stage %s: what ran on it does not end", s->dir);
         }
         if (errno == EAGAIN || errno == EACCES)
                 return pv_err_set(err, PV_ERR_BUSY, 0, "stage %s is in use", s->dir);

@@ -29,6 +29,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/path.h"
+#include "base/process.h"
 #include "policy/plan.h"
 
 #define PV_STAGE_VERSION 1
@@ -42,6 +43,9 @@ enum pv_stage_lock {
 
 struct pv_freezer; /* apply.h */
 struct pv_stage;   /* opaque; open descriptors of the stage directory, its roots' targets and layers */
+
+/* Of a stage that is taken, for a run: who takes it next waits until that process, its sandbox's first, is dead. */
+void pv_stage_note_init(const struct pv_stage *s, const struct pv_process *init);
 
 /* Makes a new stage in dir (made when missing; else it must be empty) for these roots and takes its lock. */
 int pv_stage_create(const char *dir, const struct pv_root *roots, size_t n_roots, struct pv_stage **out,
