@@ -13,8 +13,9 @@
  *
  *  1. look      both sides name their references
  *     compare   what differs and is the job's doing: the host's references at the job's start tell (start.h)
- *  2. import    pack inside -> file -> `index-pack --strict` into a quarantine below the host's objects/; then every
- *               object that the new tips need must be there. Nothing else of the repository has changed.
+ *  2. import    pack inside -> pipe -> `index-pack --strict` into a quarantine below the host's objects/; then every
+ *               object that the new tips need must be there, which is looked for while the next step goes on.
+ *               Nothing else of the repository has changed.
  *  3. decide    with the objects at hand, by the host's git: a branch moves when that is a fast-forward of what the
  *               host has; what the host moved meanwhile goes aside, to a branch of its own
  *  4. lock      the index, as git does, and look at the entries that will be set
@@ -59,6 +60,7 @@ void pv_carry_fini(struct pv_carry *c)
         pv_git_answer_fini(&c->job_text);
         pv_strv_fini(&c->elsewhere);
         pv_strv_fini(&c->held);
+        pv_git_running_fini(&c->looking);
         pv_git_host_fini(&c->host);
         *c = (struct pv_carry){ 0 };
 }
@@ -97,9 +99,8 @@ static int add(struct pv_carry *c, const char *name, const char *old_id, const c
 /* The host's references lead to it. An object that merely is there still, as after a reset, is not had any more. */
 static int is_reachable(struct pv_carry *c, const char *id, bool *yes, struct pv_err *err)
 {
-        const char *const words[] = {
-                "rev-list", "--max-count=1", id, "--not", "--exclude=refs/pvisor/*", "--all", "--", NULL
-        };
+        const char *const words[] = { "rev-list", "--max-count=1", id, "--not", "--exclude=" PV_PINS "*", "--all", "--",
+                                      NULL };
         const struct pv_git_call call = { .words = words };
         pv_auto_git_answer a = { 0 };
         if (pv_git_host_run(&c->host, &call, &a, NULL, err) < 0)

@@ -8,6 +8,7 @@
 
 #include <jansson.h>
 #include <stdbool.h>
+#include <sys/stat.h>
 #include "base/err.h"
 #include "base/str.h"
 #include "git/host.h"
@@ -32,6 +33,9 @@ struct pv_carry_ref {
         const char *why;             /* static, a clause for people; or NULL */
 };
 
+/* Marks of an index entry that are the person's own: git update-index --assume-unchanged, --skip-worktree. */
+enum pv_carry_marks { PV_CARRY_ASSUMED = 1 << 0, PV_CARRY_SKIPPED = 1 << 1, PV_CARRY_MARKS = 3 };
+
 /* A path that the commits of the checked-out branch change, and its index entry. Modes are octal text, "0" is none. */
 struct pv_carry_path {
         char *path; /* relative to the repository's work tree */
@@ -39,7 +43,8 @@ struct pv_carry_path {
         char old_id[65], new_id[65];
         char now_mode[7], now_id[65]; /* the host's index entry, as it was read last */
         char was_mode[7], was_id[65]; /* the same before anything landed */
-        bool stays;                   /* the host's entry is that of the new commit already */
+        unsigned now_marks, was_marks;
+        bool stays; /* the host's entry is that of the new commit already */
 };
 
 struct pv_carry {
@@ -61,7 +66,10 @@ struct pv_carry {
         size_t n_changed;
         char *quarantine; /* name below the repository's objects/, and below refs/pvisor/ of what pins the objects */
         char pack[65];    /* the pack's name there; "": nothing new was needed */
+        bool pinned;      /* or may be */
         bool locked;      /* the index is */
+        struct stat seen; /* of the index, when now_mode and now_id were read from it; st_ino 0: not yet */
+        struct pv_git_running looking; /* for objects that are missing */
 };
 void pv_carry_fini(struct pv_carry *c);
 
@@ -100,9 +108,11 @@ const struct pv_carry_ref *pv_carry_here(const struct pv_carry *c);
 
 /*
  * A pack of what the host lacks is made inside the job's boundary, checked by the host's git and kept in a quarantine
- * of the repository. tmp: directory for a file of the pack's size. PV_ERR_POLICY: it does not pass the checks.
+ * of the repository. PV_ERR_POLICY: it does not pass the checks. Whether all that the new tips lead to is there is
+ * still being looked for then: pv_carry_is_whole() waits for it, once, and is to be asked before anything is believed.
  */
-int pv_carry_import(struct pv_carry *c, const struct pv_git_runner *job, int tmp, struct pv_err *err);
+int pv_carry_import(struct pv_carry *c, const struct pv_git_runner *job, struct pv_err *err);
+int pv_carry_is_whole(struct pv_carry *c, struct pv_err *err);
 /* The quarantine becomes part of the repository, kept from its garbage collection until pv_carry_unpin(). */
 int pv_carry_admit(struct pv_carry *c, struct pv_err *err);
 /* Takes away the quarantine and what pins the new objects. */

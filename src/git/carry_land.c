@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/path.h"
 #include "git/carry.h"
+#include "git/carry_names.h"
 
 #define LOCK_NAME  "index.lock"
 #define INDEX_NAME "index"
@@ -115,30 +116,56 @@ static struct pv_carry_path *find_path(struct pv_carry *c, const char *path)
         return NULL;
 }
 
-/* "mode id stage TAB path"; false: an entry of a merge, or one that cannot be read. */
+/* Of git ls-files -v. */
+static unsigned marks_of(char tag)
+{
+        return (tag >= 'a' && tag <= 'z' ? PV_CARRY_ASSUMED : 0) | (tag == 'S' || tag == 's' ? PV_CARRY_SKIPPED : 0);
+}
+
+/* "tag mode id stage TAB path"; false: an entry of a merge, or one that cannot be read. */
 static bool read_entry(char *record, struct pv_carry *c, struct pv_carry_path **out)
 {
-        char mode[8], id[66], *tab = strchr(record, '\t');
+        char tag, mode[8], id[66], *tab = strchr(record, '\t');
         unsigned stage;
-        if (!tab || sscanf(record, "%7s %65s %u", mode, id, &stage) != 3 || strlen(mode) != 6 || !pv_is_object_name(id))
+        if (!tab || sscanf(record, "%c %7s %65s %u", &tag, mode, id, &stage) != 4 || strlen(mode) != 6 ||
+            !pv_is_object_name(id))
                 return false;
         *out = find_path(c, tab + 1);
         if (!*out)
                 return true;
         memcpy((*out)->now_mode, mode, sizeof(*out)->now_mode);
         memcpy((*out)->now_id, id, strlen(id) + 1);
+        (*out)->now_marks = marks_of(tag);
         return stage == 0;
+}
+
+/* The index file as it is; st_ino 0: there is none, or it cannot be told. */
+static struct stat look_at_index(const struct pv_carry *c)
+{
+        pv_auto_free char *path = pv_path_join(c->host.git_dir, INDEX_NAME);
+        struct stat st;
+        return lstat(path, &st) == 0 ? st : (struct stat){ 0 };
+}
+
+/* git replaces the file, and while we hold the lock it does not; who else writes to it moves its times. */
+static bool is_same_index(const struct stat *a, const struct stat *b)
+{
+        return a->st_ino && a->st_ino == b->st_ino && a->st_dev == b->st_dev && a->st_size == b->st_size &&
+               a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec &&
+               a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
 }
 
 /* Fills now_mode and now_id from the index. */
 static int read_index(struct pv_carry *c, pv_carry_refuse *refuse, void *ctx, struct pv_err *err)
 {
-        static const char *const words[] = { "ls-files", "-s", "-z", "--full-name", NULL };
+        static const char *const words[] = { "ls-files", "-s", "-v", "-z", "--full-name", NULL };
         const struct pv_git_call call = { .words = words };
         pv_auto_git_answer a = { 0 };
+        const struct stat seen = look_at_index(c);
         for (size_t i = 0; i < c->n_changed; i++) {
                 memcpy(c->changed[i].now_mode, "0", 2);
                 c->changed[i].now_id[0] = '\0';
+                c->changed[i].now_marks = 0;
         }
         if (pv_git_host_must(&c->host, &call, &a, err) < 0)
                 return -1;
@@ -148,7 +175,15 @@ static int read_index(struct pv_carry *c, pv_carry_refuse *refuse, void *ctx, st
                 if (!read_entry(p, c, &found) && refuse)
                         refuse(ctx, c, tab ? tab + 1 : "?", "is in the middle of a merge here");
         }
+        c->seen = seen;
         return 0;
+}
+
+/* The same under the lock under which it was read before: most of the time it need not be read again. */
+static int read_index_again(struct pv_carry *c, struct pv_err *err)
+{
+        const struct stat now = look_at_index(c);
+        return c->locked && is_same_index(&now, &c->seen) ? 0 : read_index(c, NULL, NULL, err);
 }
 
 static bool is_entry(const struct pv_carry_path *p, const char *mode, const char *id)
@@ -164,6 +199,7 @@ int pv_carry_check_index(struct pv_carry *c, bool as_it_was, pv_carry_refuse *re
                 struct pv_carry_path *p = &c->changed[i];
                 memcpy(p->was_mode, p->now_mode, sizeof p->was_mode);
                 memcpy(p->was_id, p->now_id, sizeof p->was_id);
+                p->was_marks = p->now_marks;
                 p->stays = is_entry(p, p->new_mode, p->new_id);
                 if (!p->stays && !is_entry(p, p->old_mode, p->old_id) && !as_it_was)
                         refuse(ctx, c, p->path, "is staged in your index, with something else");
@@ -194,17 +230,43 @@ static void put_entry(struct pv_str *out, const struct pv_carry *c, const char *
         pv_str_putc(out, '\0');
 }
 
+/* What the entry is to become; NULL: it is not to be touched. */
+static const char *next_mode(const struct pv_carry_path *p, bool back)
+{
+        bool ours = back ? is_entry(p, p->new_mode, p->new_id) : is_entry(p, p->was_mode, p->was_id);
+        return p->stays || !ours ? NULL : back ? p->was_mode : p->new_mode;
+}
+
 /* Removals first: what they free may be a directory afterwards, and the other way round. */
 static void put_entries(struct pv_str *out, const struct pv_carry *c, bool back)
 {
         for (int removals = 1; removals >= 0; removals--)
                 for (size_t i = 0; i < c->n_changed; i++) {
                         const struct pv_carry_path *p = &c->changed[i];
-                        const char *mode = back ? p->was_mode : p->new_mode;
-                        bool ours = back ? is_entry(p, p->new_mode, p->new_id) : is_entry(p, p->was_mode, p->was_id);
-                        if (!p->stays && ours && pv_streq(mode, "0") == removals)
+                        const char *mode = next_mode(p, back);
+                        if (mode && pv_streq(mode, "0") == removals)
                                 put_entry(out, c, mode, back ? p->was_id : p->new_id, p->path);
                 }
+}
+
+/* An entry that is set anew is without marks: it keeps those that it has, or gets back those that it had. */
+static int set_mark(const struct pv_carry *c, const char *index, bool back, unsigned mark, const char *option,
+                    struct pv_err *err)
+{
+        const char *const words[] = { "update-index", option, "-z", "--stdin", NULL };
+        pv_auto_str in = { 0 };
+        pv_auto_git_answer a = { 0 };
+        for (size_t i = 0; i < c->n_changed; i++) {
+                const struct pv_carry_path *p = &c->changed[i];
+                const char *mode = next_mode(p, back);
+                if (!mode || pv_streq(mode, "0") ||
+                    !((pv_streq(p->now_mode, "0") ? p->was_marks : p->now_marks) & mark))
+                        continue;
+                pv_str_put(&in, p->path);
+                pv_str_putc(&in, '\0');
+        }
+        const struct pv_git_call call = { .words = words, .in = in.s, .in_len = in.len, .index_file = index };
+        return in.len ? pv_git_host_must(&c->host, &call, &a, err) : 0;
 }
 
 /* A copy to work on; there may be no index yet. */
@@ -231,13 +293,15 @@ int pv_carry_set_index(struct pv_carry *c, bool back, struct pv_err *err)
         pv_auto_free char *ours = pv_path_join(c->host.git_dir, OUR_INDEX);
         pv_auto_str in = { 0 };
         pv_auto_git_answer a = { 0 };
-        if (dir < 0 || read_index(c, NULL, NULL, err) < 0)
+        if (dir < 0 || read_index_again(c, err) < 0)
                 return -1;
         put_entries(&in, c, back);
         if (!in.len)
                 return 0;
         const struct pv_git_call call = { .words = words, .in = in.s, .in_len = in.len, .index_file = ours };
-        if (copy_index(c, dir, err) < 0 || pv_git_host_must(&c->host, &call, &a, err) < 0)
+        if (copy_index(c, dir, err) < 0 || pv_git_host_must(&c->host, &call, &a, err) < 0 ||
+            set_mark(c, ours, back, PV_CARRY_ASSUMED, "--assume-unchanged", err) < 0 ||
+            set_mark(c, ours, back, PV_CARRY_SKIPPED, "--skip-worktree", err) < 0)
                 return -1;
         if (renameat(dir, OUR_INDEX, dir, INDEX_NAME) < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "%s/%s", c->host.git_dir, INDEX_NAME);
@@ -271,9 +335,13 @@ static void put_update(struct pv_str *in, const char *name, const char *from, co
                 pv_str_putf(in, "update %s %s %s\n", name, to, from);
 }
 
+enum move { MOVE, MOVE_AND_UNPIN, MOVE_BACK };
+
 /* One transaction: all or none. */
-static int try_move(struct pv_carry *c, const char *job, bool back, bool *done, struct pv_str *said, struct pv_err *err)
+static int try_move(struct pv_carry *c, const char *job, enum move how, bool *done, struct pv_str *said,
+                    struct pv_err *err)
 {
+        bool back = how == MOVE_BACK;
         pv_auto_free char *message = pv_strf("pvisor %s of %s", back ? "undo" : "apply --commits", job);
         const char *const words[] = { "update-ref", "--create-reflog", "-m", message, "--stdin", NULL };
         pv_auto_str in = { 0 };
@@ -286,10 +354,14 @@ static int try_move(struct pv_carry *c, const char *job, bool back, bool *done, 
         *done = true;
         if (!in.len)
                 return 0;
+        if (how == MOVE_AND_UNPIN)
+                pv_carry_put_unpins(c, &in);
         const struct pv_git_call call = { .words = words, .in = in.s, .in_len = in.len };
         if (pv_git_host_run(&c->host, &call, &a, said, err) < 0)
                 return -1;
         *done = a.exit_code == 0;
+        if (*done && how == MOVE_AND_UNPIN)
+                c->pinned = false;
         return 0;
 }
 
@@ -333,8 +405,10 @@ int pv_carry_move_refs(struct pv_carry *c, const char *job, struct pv_err *err)
         pv_auto_str said = { 0 };
         bool done = false;
         for (int i = 0; i < TRIES && !done; i++) {
+                /* The pins go with it, unless it is they, packed by the host, that stand in the way. */
+                enum move how = i == 0 && c->pinned ? MOVE_AND_UNPIN : MOVE;
                 said.len = 0;
-                if ((i > 0 && adapt(c, job, err) < 0) || try_move(c, job, false, &done, &said, err) < 0)
+                if ((i > 0 && adapt(c, job, err) < 0) || try_move(c, job, how, &done, &said, err) < 0)
                         return -1;
         }
         return done ? 0
@@ -362,7 +436,7 @@ int pv_carry_move_back(struct pv_carry *c, const char *job, struct pv_err *err)
 {
         pv_auto_str said = { 0 };
         bool done = false;
-        if (try_move(c, job, true, &done, &said, err) < 0)
+        if (try_move(c, job, MOVE_BACK, &done, &said, err) < 0)
                 return -1;
         if (done)
                 return 0;

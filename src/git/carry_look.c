@@ -15,6 +15,7 @@ static const char *const which_are_there[] = { "cat-file", "--batch-check=%(obje
 static const char *const all_refs[] = { "for-each-ref", "--format=%(objectname)%00%(refname)%00%(symref)", NULL };
 static const char *const head_name[] = { "symbolic-ref", "-q", "HEAD", NULL };
 static const char *const head_id[] = { "rev-parse", "-q", "--verify", "HEAD", NULL };
+static const char *const whole_head[] = { "rev-parse", "HEAD", "--symbolic-full-name", "HEAD", NULL };
 static const char *const worktrees[] = { "worktree", "list", "--porcelain", NULL };
 
 /* The answer's one line. */
@@ -39,30 +40,63 @@ static void read_tips(struct pv_git_answer *text, struct pv_tips *out)
         pv_tips_read(&side, out);
 }
 
-/* Blocks of lines: "worktree /path", "HEAD id", "branch refs/heads/x". */
+/*
+ * Blocks of lines: "worktree /path", "HEAD id", "branch refs/heads/x". The main work tree comes first, in a submodule
+ * under the name of its git directory.
+ */
 static void read_worktrees(struct pv_carry *c, char *text)
 {
-        bool own = false;
+        bool own = false, first = true;
         for (char *line; (line = strsep(&text, "\n"));) {
-                if (pv_str_has_prefix(line, "worktree "))
-                        own = pv_streq(line + strlen("worktree "), c->worktree);
-                else if (pv_str_has_prefix(line, "branch ") && !own)
+                if (pv_str_has_prefix(line, "worktree ")) {
+                        own = (first && pv_streq(c->host.git_dir, c->host.common_dir)) ||
+                              pv_streq(line + strlen("worktree "), c->worktree);
+                        first = false;
+                }
+                if (pv_str_has_prefix(line, "branch ") && !own)
                         pv_strv_add(&c->elsewhere, line + strlen("branch "));
         }
 }
 
+/* Both in one question; there is no answer where no commit is, or when HEAD names something odd. */
+static bool read_whole_head(struct pv_carry *c, const struct pv_git_answer *a)
+{
+        char *nl = a->exit_code == 0 ? strchr(a->text, '\n') : NULL, *end = nl ? strchr(nl + 1, '\n') : NULL;
+        if (!end || end[1])
+                return false;
+        *nl = *end = '\0';
+        if (!pv_is_object_name(a->text) || !(pv_streq(nl + 1, "HEAD") || pv_str_has_prefix(nl + 1, "refs/heads/")))
+                return false;
+        (void)snprintf(c->host_head_id, sizeof c->host_head_id, "%s", a->text);
+        if (!pv_streq(nl + 1, "HEAD"))
+                c->host_head = pv_strdup(nl + 1);
+        return true;
+}
+
+static int ask_hosts_head(struct pv_carry *c, struct pv_err *err)
+{
+        pv_auto_git_answer whole = { 0 }, name = { 0 }, id = { 0 };
+        const struct pv_git_call ask_whole = { .words = whole_head }, ask_name = { .words = head_name },
+                                 ask_id = { .words = head_id };
+        if (pv_git_host_run(&c->host, &ask_whole, &whole, NULL, err) < 0)
+                return -1;
+        if (read_whole_head(c, &whole))
+                return 0;
+        if (pv_git_host_run(&c->host, &ask_name, &name, NULL, err) < 0 ||
+            pv_git_host_run(&c->host, &ask_id, &id, NULL, err) < 0)
+                return -1;
+        read_head(&name, &id, &c->host_head, c->host_head_id);
+        return 0;
+}
+
 static int ask_host(struct pv_carry *c, struct pv_err *err)
 {
-        pv_auto_git_answer name = { 0 }, id = { 0 }, trees = { 0 };
-        const struct pv_git_call refs = { .words = all_refs }, ask_name = { .words = head_name },
-                                 ask_id = { .words = head_id }, ask_trees = { .words = worktrees };
-        if (pv_git_host_must(&c->host, &refs, &c->host_text, err) < 0 ||
-            pv_git_host_run(&c->host, &ask_name, &name, NULL, err) < 0 ||
-            pv_git_host_run(&c->host, &ask_id, &id, NULL, err) < 0 ||
+        pv_auto_git_answer trees = { 0 };
+        const struct pv_git_call refs = { .words = all_refs }, ask_trees = { .words = worktrees };
+        if (pv_git_host_must(&c->host, &refs, &c->host_text, err) < 0 || ask_hosts_head(c, err) < 0 ||
             pv_git_host_must(&c->host, &ask_trees, &trees, err) < 0)
                 return -1;
         read_tips(&c->host_text, &c->host_tips);
-        read_head(&name, &id, &c->host_head, c->host_head_id);
         read_worktrees(c, trees.text);
         return 0;
 }

@@ -20,8 +20,8 @@ static json_t *ref_json(const struct pv_carry_ref *r)
 
 static json_t *path_json(const struct pv_carry_path *p)
 {
-        return json_pack("[o, s, s, s, s, b]", pv_json_bytes(p->path), p->new_mode, p->new_id, p->was_mode, p->was_id,
-                         p->stays);
+        return json_pack("[o, s, s, s, s, b, i]", pv_json_bytes(p->path), p->new_mode, p->new_id, p->was_mode,
+                         p->was_id, p->stays, (int)p->was_marks);
 }
 
 json_t *pv_carry_json(const struct pv_carry *c)
@@ -105,6 +105,7 @@ static int read_path(const json_t *j, struct pv_carry_path *p, struct pv_err *er
             !is_id(p->new_id) || !is_id(p->was_id) || (*p->was_mode && !is_mode(p->was_mode)) || !is_mode(p->new_mode))
                 return damaged(err, "index");
         p->stays = json_is_true(json_array_get(j, 5));
+        p->was_marks = (unsigned)json_integer_value(json_array_get(j, 6)) & PV_CARRY_MARKS;
         return 0;
 }
 
@@ -130,6 +131,7 @@ int pv_carry_from_json(const json_t *j, const char *workspace, struct pv_carry *
 {
         const char *quarantine;
         *out = (struct pv_carry){ 0 };
+        out->pinned = true;
         if (pv_json_get_bytes(json_object_get(j, "path"), &out->path, err) < 0 ||
             pv_json_get_str(j, "quarantine", &quarantine, err) < 0 || read_id(j, "pack", out->pack, err) < 0 ||
             read_name(j, "head", &out->host_head, err) < 0 || read_lists(j, out, err) < 0)

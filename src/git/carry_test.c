@@ -215,6 +215,7 @@ static void carry_open(const struct fixture *f, struct pv_carry *c)
         struct pv_err err = PV_ERR_INIT;
         *c = (struct pv_carry){ .path = pv_strdup(""),
                                 .worktree = repo_of(f),
+                                .view = repo_of(f),
                                 .quarantine = pv_strdup("pvisor-import-1") };
         assert_int_equal(pv_git_host_open(c->worktree, &c->host, &err), 0);
 }
@@ -277,6 +278,65 @@ static void test_what_the_host_moved_goes_aside(void **state)
         assert_string_equal(aside, next);
         assert_string_equal(new, next);
         assert_true(c.ref[0].aside);
+}
+
+/* --- the pack --- */
+
+/* A job whose git says that it packed. ctx: a file in the fixture's directory, so many times over. */
+struct says {
+        const struct fixture *f;
+        const char *file;
+        int times;
+};
+
+static int say_a_pack(void *ctx, char *const argv[], const void *in, size_t in_len, int out_fd, uint64_t max_out,
+                      unsigned seconds, int *exit_code, struct pv_err *err)
+{
+        const struct says *s = ctx;
+        pv_auto_free char *bytes = NULL;
+        size_t len;
+        pv_auto_fd dir = open(s->f->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        assert_int_equal(pv_file_read_at(dir, s->file, 1 << 20, &bytes, &len, err), 0);
+        *exit_code = 0;
+        for (int i = 0; i < s->times; i++)
+                if (pv_fd_write_all(out_fd, bytes, len, "pack", err) < 0)
+                        return -1;
+        return 0;
+}
+
+static void test_what_is_no_pack_is_refused_while_it_comes(void **state)
+{
+        struct fixture *f = *state;
+        struct pv_err err = PV_ERR_INIT;
+        __attribute__((cleanup(pv_carry_fini))) struct pv_carry c = { 0 };
+        struct says says = { f, "garbage", 1000 }; /* more than a pipe holds: nobody reads the rest */
+        const struct pv_git_runner job = { .run_to = say_a_pack, .ctx = &says };
+        pv_test_sh(f->dir, "head -c 100000 /dev/zero > garbage");
+        carry_open(f, &c);
+        assert_int_equal(pv_carry_import(&c, &job, &err), -1);
+        assert_int_equal(err.kind, PV_ERR_POLICY);
+        assert_non_null(strstr(err.msg, "git refuses their objects"));
+        pv_carry_unpin(&c);
+        pv_auto_free char *left = said(f, "ls .git/objects | grep -c pvisor || :");
+        assert_string_equal(left, "0");
+}
+
+static void test_a_pack_of_nothing_is_not_kept(void **state)
+{
+        struct fixture *f = *state;
+        struct pv_err err = PV_ERR_INIT;
+        __attribute__((cleanup(pv_carry_fini))) struct pv_carry c = { 0 };
+        struct says says = { f, "empty", 1 };
+        const struct pv_git_runner job = { .run_to = say_a_pack, .ctx = &says };
+        pv_test_sh(f->dir, "git -C repo pack-objects --stdout -q < /dev/null > empty");
+        carry_open(f, &c);
+        assert_int_equal(pv_carry_import(&c, &job, &err), 0);
+        assert_int_equal(pv_carry_is_whole(&c, &err), 0);
+        assert_string_equal(c.pack, "");
+        assert_int_equal(pv_carry_admit(&c, &err), 0);
+        pv_carry_unpin(&c);
+        pv_auto_free char *left = said(f, "ls .git/objects .git/objects/pack | grep -c pack- || :");
+        assert_string_equal(left, "0");
 }
 
 /* --- the lock --- */
@@ -387,6 +447,8 @@ int main(void)
                 cmocka_unit_test_setup_teardown(test_a_fork_inherits, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_references_move_from_what_was_seen, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_what_the_host_moved_goes_aside, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_what_is_no_pack_is_refused_while_it_comes, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_a_pack_of_nothing_is_not_kept, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_the_lock_is_of_one_job, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_a_record_is_read_as_it_was_written, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_a_damaged_record_is_refused, setup, teardown),

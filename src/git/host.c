@@ -127,7 +127,7 @@ static int input_of(const struct pv_git_call *call, struct pv_err *err)
                 return pv_err_set(err, PV_ERR_SYS, errno, "input of git");
         if (call->in && pv_fd_write_all(fd, call->in, call->in_len, "input of git", err) < 0)
                 return -1;
-        if ((call->in || call->in_fd > 0) && lseek(fd, 0, SEEK_SET) < 0)
+        if ((call->in || call->in_fd > 0) && lseek(fd, 0, SEEK_SET) < 0 && errno != ESPIPE)
                 return pv_err_set(err, PV_ERR_SYS, errno, "input of git");
         return pv_fd_steal(&fd);
 }
@@ -233,23 +233,33 @@ static int wait_for(pid_t *pid, int *exit_code, struct pv_err *err)
         return 0;
 }
 
-int pv_git_host_run(const struct pv_git_host *h, const struct pv_git_call *call, struct pv_git_answer *out,
-                    struct pv_str *said, struct pv_err *err)
+int pv_git_host_start(const struct pv_git_host *h, const struct pv_git_call *call, struct pv_git_running *out,
+                      struct pv_err *err)
+{
+        pv_auto_git_running r = { 0 };
+        r.word = call->words[0];
+        r.max_out = call->max_out ? call->max_out : PV_GIT_HOST_OUT;
+        r.seconds = call->seconds ? call->seconds : PV_GIT_HOST_SECONDS;
+        r.errors = memfd_create("pvisor-git-errors", MFD_CLOEXEC);
+        if (r.errors < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "output of git");
+        if (start(h, call, r.errors, &r.from, &r.pid, err) < 0)
+                return -1;
+        *out = r;
+        r = (struct pv_git_running){ 0 };
+        return 0;
+}
+
+int pv_git_host_finish(const struct pv_git_host *h, struct pv_git_running *running, struct pv_git_answer *out,
+                       struct pv_str *said, struct pv_err *err)
 {
         pv_auto_str text = { 0 };
-        pv_auto_pid pid = -1;
-        pv_auto_fd from = -1;
-        pv_auto_fd errors = memfd_create("pvisor-git-errors", MFD_CLOEXEC);
         int exit_code = 0;
-        if (errors < 0)
-                return pv_err_set(err, PV_ERR_SYS, errno, "output of git");
-        if (start(h, call, errors, &from, &pid, err) < 0 ||
-            collect(from, call->max_out ? call->max_out : PV_GIT_HOST_OUT,
-                    call->seconds ? call->seconds : PV_GIT_HOST_SECONDS, call->words[0], &text, err) < 0 ||
-            wait_for(&pid, &exit_code, err) < 0)
+        if (collect(running->from, running->max_out, running->seconds, running->word, &text, err) < 0 ||
+            wait_for(&running->pid, &exit_code, err) < 0)
                 return -1;
         if (said)
-                put_said(errors, said);
+                put_said(running->errors, said);
         if (exit_code == 126)
                 return pv_err_set(err, PV_ERR_SYS, EACCES, "%s: could not be started as the owner of %s", h->program,
                                   h->worktree);
@@ -257,6 +267,23 @@ int pv_git_host_run(const struct pv_git_host *h, const struct pv_git_call *call,
         *out = (struct pv_git_answer){ .len = text.len, .exit_code = exit_code };
         out->text = pv_str_steal(&text);
         return 0;
+}
+
+void pv_git_running_fini(struct pv_git_running *running)
+{
+        if (running->from > 0)
+                (void)close(running->from);
+        if (running->errors > 0)
+                (void)close(running->errors);
+        pv_pid_killp(&running->pid);
+        *running = (struct pv_git_running){ 0 };
+}
+
+int pv_git_host_run(const struct pv_git_host *h, const struct pv_git_call *call, struct pv_git_answer *out,
+                    struct pv_str *said, struct pv_err *err)
+{
+        pv_auto_git_running running = { 0 };
+        return pv_git_host_start(h, call, &running, err) < 0 ? -1 : pv_git_host_finish(h, &running, out, said, err);
 }
 
 int pv_git_host_must(const struct pv_git_host *h, const struct pv_git_call *call, struct pv_git_answer *out,

@@ -35,10 +35,10 @@ struct pv_git_call {
         const char *const *words; /* of git's command line, NULL-terminated */
         const void *in;           /* standard input: in_len bytes */
         size_t in_len;
-        int in_fd;              /* or this descriptor, when in is NULL and it is > 0 */
+        int in_fd; /* or this descriptor (a file, from its start, or a pipe), when in is NULL and it is > 0 */
         const char *index_file; /* absolute; or NULL: the repository's own */
         size_t max_out;         /* of standard output; 0: PV_GIT_HOST_OUT */
-        unsigned seconds;       /* 0: PV_GIT_HOST_SECONDS; then it is killed */
+        unsigned seconds;       /* 0: PV_GIT_HOST_SECONDS; when they are over it is killed */
 };
 enum { PV_GIT_HOST_OUT = 256 << 20, PV_GIT_HOST_SECONDS = 60 };
 
@@ -51,5 +51,25 @@ int pv_git_host_run(const struct pv_git_host *h, const struct pv_git_call *call,
 /* The same where another exit code than 0 is an error: "git WORD: what it said". */
 int pv_git_host_must(const struct pv_git_host *h, const struct pv_git_call *call, struct pv_git_answer *out,
                      struct pv_err *err);
+
+/*
+ * The same in two halves, for what can be done meanwhile: but for the freezing of a job, which would take the end of
+ * this child for one of its own. It may write no more than a pipe holds before the second half, whose time counts
+ * from then.
+ */
+struct pv_git_running {
+        pid_t pid; /* 0: none */
+        int from, errors;
+        const char *word; /* of git's command line, static */
+        size_t max_out;
+        unsigned seconds;
+};
+int pv_git_host_start(const struct pv_git_host *h, const struct pv_git_call *call, struct pv_git_running *out,
+                      struct pv_err *err);
+int pv_git_host_finish(const struct pv_git_host *h, struct pv_git_running *running, struct pv_git_answer *out,
+                       struct pv_str *said, struct pv_err *err);
+/* Kills it, if it still runs. */
+void pv_git_running_fini(struct pv_git_running *running);
+#define pv_auto_git_running __attribute__((cleanup(pv_git_running_fini))) struct pv_git_running
 
 #endif

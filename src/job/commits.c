@@ -175,9 +175,15 @@ static int prepare_one(struct pv_commits *c, struct pv_carry *item, const struct
         bool any = false;
         for (size_t i = 0; i < item->n_refs; i++)
                 any |= *item->ref[i].new_id != '\0';
-        if (any && pv_carry_import(item, view, pv_stage_dirfd(c->stage).fd, err) < 0)
+        if (any && pv_carry_import(item, view, err) < 0)
                 return -1;
-        return pv_carry_decide(item, start, o, err);
+        struct pv_err undecided = PV_ERR_INIT;
+        int decided = pv_carry_decide(item, start, o, &undecided);
+        if (pv_carry_is_whole(item, err) < 0)
+                return -1; /* which may be why */
+        if (decided < 0)
+                *err = undecided;
+        return decided;
 }
 
 int pv_commits_prepare(struct pv_commits *c, const struct pv_git_runner *view, const struct pv_carry_options *o,
