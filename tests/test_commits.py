@@ -257,6 +257,35 @@ def test_what_the_person_had_staged_before_may_be_committed_by_the_job(repo):
     repo.check()
 
 
+def test_marks_of_index_entries_stay_the_persons(repo):
+    repo.git("update-index", "--assume-unchanged", "README.md", "docs/guide.txt")
+    repo.git("update-index", "--skip-worktree", "src/main.c", "docs/guide.txt")
+    marks = repo.git("ls-files", "-v").splitlines()
+    repo.agent("""
+    git update-index --no-assume-unchanged README.md docs/guide.txt
+    git update-index --no-skip-worktree src/main.c docs/guide.txt
+    echo 1 >> README.md; echo 1 >> src/main.c; echo 1 >> src/util/list.c; git rm -q docs/guide.txt; git commit -qam One
+    """)
+    repo.commits()
+    assert repo.subjects() == ["One", "First"] and repo.status() == []
+    assert repo.git("ls-files", "-v").splitlines() == [line for line in marks if "guide" not in line]
+    repo.pvisor("undo", cwd=repo.path)
+    assert repo.subjects() == ["First"] and repo.git("ls-files", "-v").splitlines() == marks
+    assert {line[0] for line in marks} == {"H", "h", "S", "s"} and repo.status() == []
+    repo.check()
+
+
+def test_marks_that_the_person_set_or_took_away_since_stay_so(repo):
+    repo.git("update-index", "--assume-unchanged", "README.md")
+    repo.agent("git update-index --no-assume-unchanged README.md; echo 1 >> README.md; echo 1 >> src/main.c; git commit -qam One")
+    repo.commits()
+    repo.git("update-index", "--no-assume-unchanged", "README.md")
+    repo.git("update-index", "--skip-worktree", "src/main.c")
+    marks = repo.git("ls-files", "-v")
+    repo.pvisor("undo", cwd=repo.path)
+    assert repo.git("ls-files", "-v") == marks and repo.subjects() == ["First"]
+
+
 def test_other_entries_and_edits_of_the_host_are_left_alone(repo):
     repo.agent("echo 1 >> README.md; git commit -qam One")
     (repo.path / "docs/guide.txt").write_text("mine")
@@ -670,6 +699,75 @@ def test_submodules(run, pvisor, repo, make_workspace):
     repo.pvisor("undo", cwd=repo.path)
     assert repo.status() == [] and repo.subjects()[0] == "With a submodule"
     assert repo.subjects(cwd=repo.path / "sub") == ["First"]
+
+
+@pytest.fixture
+def nested(repo, make_workspace):
+    """A submodule in a submodule, each on a branch."""
+    allowed = ("-c", "protocol.file.allow=always")
+    middle, inner = (make_workspace({f"{name}.txt": "x\n"}, name=name) for name in ("middle", "inner"))
+    repo.git(*allowed, "submodule", "--quiet", "add", str(inner), "deep", cwd=middle)
+    repo.git("commit", "-qm", "With a submodule", cwd=middle)
+    repo.git(*allowed, "submodule", "--quiet", "add", str(middle), "sub")
+    repo.git("commit", "-qm", "With submodules")
+    repo.git(*allowed, "submodule", "--quiet", "update", "--init", "--recursive")
+    for path in ("sub", "sub/deep"):
+        repo.git("checkout", "-q", "-B", "main", cwd=repo.path / path)
+    return repo
+
+
+IN_ALL_THREE = """
+cd sub/deep; echo y >> inner.txt; git commit -qam Inner; cd ..
+echo y >> middle.txt; git commit -qm Middle deep middle.txt; cd ..
+echo y >> README.md; git commit -qm Outer sub README.md
+"""
+
+
+def test_nested_submodules(nested):
+    before = [nested.subjects(cwd=nested.path / path) for path in ("", "sub", "sub/deep")]
+    nested.agent(IN_ALL_THREE)
+    review = nested.pvisor("review", cwd=nested.path).out
+    assert re.search(r"^ *main \+1", review, re.M), review
+    assert nested.status() == [] and "+y" in nested.pvisor("diff", cwd=nested.path).out
+    out = nested.commits().out
+    for line in ("  main +1", "  sub: main +1", "  sub/deep: main +1"):
+        assert line in out
+    for path, subject in ("", "Outer"), ("sub", "Middle"), ("sub/deep", "Inner"):
+        there = nested.path / path
+        assert nested.subjects(cwd=there)[0] == subject and nested.status(cwd=there) == []
+        nested.check(cwd=there)
+    nested.pvisor("undo", cwd=nested.path)
+    assert [nested.subjects(cwd=nested.path / path) for path in ("", "sub", "sub/deep")] == before
+    assert nested.status() == [] and nested.status(cwd=nested.path / "sub/deep") == []
+
+
+def test_the_files_of_nested_submodules_alone(nested):
+    nested.agent(IN_ALL_THREE)
+    nested.pvisor("apply", "--all", cwd=nested.path)
+    assert nested.status(cwd=nested.path / "sub/deep") == [" M inner.txt"]
+    assert nested.subjects(cwd=nested.path / "sub/deep")[0] == "First"
+    nested.pvisor("undo", cwd=nested.path)
+    assert nested.status(cwd=nested.path / "sub/deep") == []
+
+
+def test_a_host_edit_in_a_nested_submodule_stops_all_of_it(nested):
+    nested.agent(IN_ALL_THREE)
+    (nested.path / "sub/deep/inner.txt").write_text("mine\n")
+    refs = [nested.git("show-ref", cwd=nested.path / path) for path in ("", "sub", "sub/deep")]
+    assert "sub/deep/inner.txt" in nested.commits(code=3).err
+    assert [nested.git("show-ref", cwd=nested.path / path) for path in ("", "sub", "sub/deep")] == refs
+    for path in ("", "sub", "sub/deep"):
+        nested.check(cwd=nested.path / path)
+
+
+def test_a_submodule_with_a_git_directory_of_its_own(repo, make_workspace):
+    make_workspace({"inner.txt": "x\n"}, where=repo.path, name="old")
+    repo.git("-c", "advice.addEmbeddedRepo=false", "add", "old")
+    repo.git("commit", "-qm", "With a repository in it")
+    repo.agent("cd old; echo y >> inner.txt; git commit -qam Inner")
+    assert "  old: main +1" in repo.commits().out
+    assert repo.subjects(cwd=repo.path / "old") == ["Inner", "First"] and repo.status() == [" M old"]
+    repo.check(cwd=repo.path / "old")
 
 
 def test_lfs_pointers_are_carried_as_they_are_and_their_objects_with_them(repo):

@@ -20,11 +20,12 @@ void pv_cmd_commits_fini(struct pv_cmd_commits *c)
 
 /* --- which repositories --- */
 
+/* Of a git directory other than the workspace's own: one below its modules/, or one in a work tree below. */
 static bool is_module_change(const struct pv_decision *d, size_t i)
 {
         const struct pv_verdict *v = &d->verdicts.item[i];
         return v->place == PV_PLACE_GIT && (v->part == PV_GIT_REFS || v->part == PV_GIT_HEAD) &&
-               strstr(d->changes->item[i].path, "modules/");
+               (strstr(d->changes->item[i].path, "modules/") || v->gitdir_len > strlen(".git"));
 }
 
 static bool any_module_changed(const struct pv_decision *d)
@@ -35,29 +36,38 @@ static bool any_module_changed(const struct pv_decision *d)
         return false;
 }
 
-/* Submodules of the host's own index whose git directory is there. Nested ones are not looked for. */
-static int add_submodules(struct pv_decision *d, struct pv_commits *c, struct pv_err *err)
+/* Submodules of the host's index of one repository whose git directory is there; one may be in another. */
+static int add_submodules_of(struct pv_decision *d, struct pv_commits *c, size_t parent, struct pv_err *err)
 {
-        static const char *const words[] = { "ls-files", "-s", "-z", NULL };
+        static const char *const words[] = { "ls-files", "-s", "-z", "--full-name", NULL };
         const struct pv_git_call call = { .words = words };
         pv_auto_git_answer a = { 0 };
-        if (!any_module_changed(d))
-                return 0;
-        if (pv_git_host_must(&c->item[0].host, &call, &a, err) < 0)
+        if (pv_git_host_must(&c->item[parent].host, &call, &a, err) < 0)
                 return -1;
         for (const char *p = a.text, *end = a.text + a.len; p < end; p += strlen(p) + 1) {
                 const char *tab = strchr(p, '\t');
                 if (!tab || !pv_str_has_prefix(p, "160000 "))
                         continue;
-                pv_auto_free char *dot_git = pv_strf("%s/%s/.git", c->item[0].worktree, tab + 1);
-                pv_auto_free char *view = pv_path_join(pv_contained_workspace(d->result), tab + 1);
+                pv_auto_free char *dot_git = pv_strf("%s/%s/.git", c->item[parent].worktree, tab + 1);
+                pv_auto_free char *view = pv_path_join(c->item[parent].view, tab + 1);
+                pv_auto_free char *path = pv_path_join(c->item[parent].path, tab + 1);
                 if (access(dot_git, F_OK) < 0)
                         continue;
                 if (c->n > SUBMODULES_MAX)
                         return pv_err_set(err, PV_ERR_POLICY, 0, "commits: more than %d submodules", SUBMODULES_MAX);
-                if (pv_commits_add(c, tab + 1, &d->ask_result, view, err) < 0)
-                        return pv_err_wrap(err, "submodule %s", tab + 1);
+                if (pv_commits_add(c, path, &d->ask_result, view, err) < 0)
+                        return pv_err_wrap(err, "submodule %s", path);
         }
+        return 0;
+}
+
+static int add_submodules(struct pv_decision *d, struct pv_commits *c, struct pv_err *err)
+{
+        if (!any_module_changed(d))
+                return 0;
+        for (size_t i = 0; i < c->n; i++) /* which grows meanwhile */
+                if (add_submodules_of(d, c, i, err) < 0)
+                        return -1;
         return 0;
 }
 
