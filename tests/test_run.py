@@ -242,7 +242,7 @@ def test_stage_directory_of_another_workspace_is_refused(pvisor, workspace, make
 
 
 def test_stage_in_use_refuses_a_second_run(pv, pvisor, terminal, workspace, temporary, marker):
-    first = terminal([pv, "run", "--stage", temporary / "stage", "--", "sh", "-c", f"echo ready; sleep 600; : {marker}"],
+    first = terminal([pv, "run", "--stage", temporary / "stage", "--", "sh", "-c", f"echo ready; read line; : {marker}"],
                      cwd=workspace)
     first.expect("ready")
     pvisor("run", "--stage", temporary / "stage", "--", "true", cwd=workspace, code=125)

@@ -162,6 +162,9 @@ void pv_boundary_thaw(struct pv_boundary *b);
  */
 int pv_boundary_wait(struct pv_boundary *b, struct pv_exit *out, struct pv_err *err);
 
+/* Waits that long at most, and takes nothing from pv_boundary_wait(). Does the command go on? */
+bool pv_boundary_outlasts(const struct pv_boundary *b, int ms);
+
 /*
  * A descriptor of the mounted view of root i (plan->roots order), which outlives the sandbox's processes: for the
  * stage's comparison of the view with the host at stop. Borrowed; fd -1 when there is none.
@@ -170,6 +173,12 @@ struct pv_pathfd pv_boundary_view(const struct pv_boundary *b, size_t i);
 
 /* What pv_boundary_network.enter() opened as fd[i], or -1. The caller's from now on. */
 int pv_boundary_take_net_fd(struct pv_boundary *b, size_t i);
+
+/*
+ * After pv_boundary_wait(): the views are closed and what is left of the sandbox (its mounts, its pid 1) is dissolved
+ * while the caller goes on; pv_boundary_free() waits for that.
+ */
+void pv_boundary_dissolve(struct pv_boundary *b);
 
 /* The host pid of the sandbox's pid 1, for the job's record. */
 pid_t pv_boundary_init_pid(const struct pv_boundary *b);

@@ -60,11 +60,38 @@ static void sweep(void)
         }
 }
 
+/*
+ * kill(2) of all misses nobody who forks meanwhile, and an orphan has no other parent than us: when there is nobody
+ * left to wait for, there is nobody left.
+ */
+static void end_all(const struct pv_init *init)
+{
+        if (!init->is_pid1) {
+                sweep();
+                return;
+        }
+        (void)kill(-1, SIGKILL);
+        while (waitpid(-1, NULL, 0) > 0 || errno == EINTR)
+                ;
+}
+
 _Noreturn static void finish(const struct pv_init *init, int code)
 {
         if (!init->is_pid1)
                 sweep();
         _exit(code);
+}
+
+/* The supervisor goes on with the record, while our own end dissolves the mounts. */
+_Noreturn static void tell_the_end(const struct pv_init *init, int status)
+{
+        struct pv_message m = { .kind = PV_MESSAGE_ENDED, .value = status };
+        end_all(init);
+        if (init->tty >= 0) /* who reads the other side of it sees its end */
+                (void)close(init->tty);
+        (void)getrusage(RUSAGE_CHILDREN, &m.usage);
+        (void)pv_message_send_fds(init->control, &m, NULL, 0);
+        _exit(0);
 }
 
 /*
@@ -138,8 +165,7 @@ static void reap(struct state *s)
                 reaped(s, pid, status);
         if (!s->over) /* what ended with the command was told first */
                 return;
-        (void)pv_message_send(s->init->control, PV_MESSAGE_ENDED, s->status);
-        finish(s->init, 0);
+        tell_the_end(s->init, s->status);
 }
 
 /* -1: sent as the report of a launcher that is not started. */

@@ -359,6 +359,20 @@ static void end_ambient(struct pv_boundary *b)
         b->init = 0;
 }
 
+static void close_views(struct pv_boundary *b)
+{
+        for (size_t i = 0; i < b->n_views; i++)
+                pv_fd_closep(&b->views[i]);
+}
+
+void pv_boundary_dissolve(struct pv_boundary *b)
+{
+        pv_tty_take(&b->tty);
+        pv_tty_close(&b->tty);
+        close_views(b); /* first: else it would be us who dissolves the overlays */
+        pv_fd_closep(&b->control);
+}
+
 void pv_boundary_free(struct pv_boundary *b)
 {
         if (!b)
@@ -378,8 +392,7 @@ void pv_boundary_free(struct pv_boundary *b)
         free(b->canary_parent);
         for (size_t i = 0; i < PV_BOUNDARY_NET_FDS; i++)
                 pv_fd_closep(&b->net[i]);
-        for (size_t i = 0; i < b->n_views; i++)
-                pv_fd_closep(&b->views[i]);
+        close_views(b);
         free(b->views);
         (void)sigprocmask(SIG_SETMASK, &b->old_mask, NULL);
         free(b);

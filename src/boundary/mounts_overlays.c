@@ -103,34 +103,93 @@ static int mount_layers(struct pv_mounts_build *b, struct layers *l, const struc
 }
 
 /*
- * A read-only overlay of src on the scratch file system, to take parts of or to look at by its descriptor; it goes with
- * that. A mount that never was anywhere would be dissolved as its last descriptor is closed, by the exec, which then
- * waits for RCU; and before Linux 6.15 no part of it could be cloned.
+ * Makes the overlay on the scratch file system, to take parts of or to look at by its descriptor; it goes with that. A
+ * mount that never was anywhere would be dissolved as its last descriptor is closed, by the exec, which then waits for
+ * RCU; and before Linux 6.15 no part of it could be cloned.
  */
-int pv_mounts_make_share(struct pv_mounts_build *b, const char *src, int *out, struct pv_err *err)
+static int make_aside(struct pv_mounts_build *b, struct layers *l, int *out, struct pv_err *err)
 {
-        static const struct pv_strv nothing = { 0 };
-        auto_layers l = LAYERS_INIT;
         pv_auto_pathfd place = PV_PATHFD_INIT;
         pv_auto_fd mnt = -1;
-        if (add_source(b, &l, src, &nothing, err) < 0 || make_overlay(b, &l, &mnt, err) < 0 ||
-            pv_scratch_dir(&b->scratch, 0700, &place, err) < 0)
+        if (make_overlay(b, l, &mnt, err) < 0 || pv_scratch_dir(&b->scratch, 0700, &place, err) < 0)
                 return -1;
         if (move_mount(mnt, "", place.fd, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
-                return pv_err_set(err, PV_ERR_SYS, errno, "mount a share of %s", src);
+                return pv_err_set(err, PV_ERR_SYS, errno, "mount an overlay aside");
         *out = pv_fd_steal(&mnt);
         return 0;
 }
 
-/* The directory that src and its relatives among the read-only sources lie in; NULL when src has none. */
+/* Shows the part at rel of an overlay that was made aside; attr are MOUNT_ATTR_ flags to add. 1; 0: not there as a directory. */
+static int show_part(struct pv_mounts_build *b, struct pv_pathfd aside, const char *rel, unsigned attr, const char *dst,
+                     struct pv_err *err)
+{
+        struct mount_attr set = { .attr_set = attr };
+        pv_auto_fd dir = pv_path_openat(aside, rel, O_PATH | O_DIRECTORY, 0);
+        pv_auto_fd mnt = dir < 0 ? -1 : open_tree(dir, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+        if (mnt < 0 || (attr && mount_setattr(mnt, "", AT_EMPTY_PATH, &set, sizeof set) < 0))
+                return 0;
+        return pv_mounts_attach(b, mnt, dst, true, err) < 0 ? -1 : 1;
+}
+
+int pv_mounts_make_share(struct pv_mounts_build *b, const char *src, int *out, struct pv_err *err)
+{
+        static const struct pv_strv nothing = { 0 };
+        auto_layers l = LAYERS_INIT;
+        if (add_source(b, &l, src, &nothing, err) < 0 || make_aside(b, &l, out, err) < 0)
+                return pv_err_wrap(err, "a share of %s", src);
+        return 0;
+}
+
+/* A throw-away upper and work directory: in the scratch tmpfs, else where the caller keeps room for it. */
+static int open_throwaway(struct pv_mounts_build *b, mode_t mode, struct layers *l, struct pv_err *err)
+{
+        if (pv_scratch_takes_xattrs(&b->scratch))
+                return pv_scratch_dir(&b->scratch, mode, &l->o.upper, err) < 0
+                               ? -1
+                               : pv_scratch_dir(&b->scratch, 0700, &l->o.work, err);
+        if (!b->in->scratch)
+                return pv_err_set(err, PV_ERR_UNSUPPORTED, 0,
+                                  "a view of HOME: this kernel's tmpfs has no user attributes (Linux 6.6) and there "
+                                  "is no other place for its layer");
+        pv_auto_free char *upper = pv_strf("%s/upper%u", b->in->scratch, b->n_uppers);
+        pv_auto_free char *work = pv_strf("%s/work%u", b->in->scratch, b->n_uppers++);
+        if ((mkdir(b->in->scratch, 0700) < 0 && errno != EEXIST) || mkdir(upper, mode) < 0 || mkdir(work, 0700) < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "make %s", upper);
+        return open_layer(upper, &l->o.upper, err) < 0 ? -1 : open_layer(work, &l->o.work, err);
+}
+
+/* The layers of a copy-on-write view of src, without what masks name in it. */
+static int open_cow(struct pv_mounts_build *b, const char *src, const struct pv_strv *masks, struct layers *l,
+                    struct pv_err *err)
+{
+        struct pv_pathfd source = PV_PATHFD_INIT;
+        struct stat st;
+        if (open_layer(src, &source, err) < 0)
+                return -1;
+        add_lower(l, source);
+        if (fstat(source.fd, &st) < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "stat %s", src);
+        return open_throwaway(b, st.st_mode & 07777, l, err) < 0 ? -1 : pv_mask_lay(l->o.upper, source, masks, err);
+}
+
+/*
+ * Directories of HOME are many (those that PATH names, toolchains), and each overlay costs to make, and waits for RCU
+ * when it is dissolved: one of what they have in common serves them all, and each is a bind of its part. It cannot be
+ * made where something is mounted below that, and does not lead through links: then each has its own.
+ */
+static bool may_share(const struct pv_view_step *s)
+{
+        return s->op == PV_VIEW_COW || (s->op == PV_VIEW_READ && s->masks.n == 0);
+}
+
+/* The directory that src and its relatives lie in; NULL when src has none, or is it itself. */
 static char *common_base(const struct pv_view *view, const char *src)
 {
         size_t first = 1 + strcspn(src + 1, "/"), len = strlen(src);
         bool related = false;
         for (size_t i = 0; i < view->n; i++) {
                 const struct pv_view_step *s = &view->v[i];
-                if (s->op != PV_VIEW_READ || s->masks.n > 0 || strncmp(s->src, src, first) != 0 ||
-                    pv_streq(s->src, src))
+                if (!may_share(s) || strncmp(s->src, src, first) != 0 || pv_streq(s->src, src))
                         continue;
                 size_t same = 0, end = 0;
                 for (; same < len && s->src[same] == src[same]; same++)
@@ -144,37 +203,51 @@ static char *common_base(const struct pv_view *view, const char *src)
         return related ? pv_strndup(src, len) : NULL;
 }
 
-/*
- * Directories of HOME that PATH names are many, and each overlay costs waits for RCU when it is dissolved: one of what
- * they have in common serves them all, and each is a bind of its part. It cannot be made where something is mounted
- * below that, and does not lead through links: then each has its own. 1: shown; 0: it has to have its own.
- */
+/* One overlay of base, copy-on-write when one of its parts is. */
+static int make_shared(struct pv_mounts_build *b, const char *base, int *out, struct pv_err *err)
+{
+        auto_layers l = LAYERS_INIT;
+        pv_auto_strv masks = { 0 };
+        bool cow = false;
+        for (size_t i = 0; i < b->in->view->n; i++) {
+                const struct pv_view_step *s = &b->in->view->v[i];
+                if (s->op != PV_VIEW_COW || !pv_path_is_within(s->src, base))
+                        continue;
+                cow = true;
+                for (size_t k = 0; k < s->masks.n; k++)
+                        pv_strv_take(&masks, pv_strf("%s/%s", s->src + strlen(base) + 1, s->masks.v[k]));
+        }
+        pv_mask_tidy(&masks);
+        if ((cow ? open_cow(b, base, &masks, &l, err) : add_source(b, &l, base, &masks, err)) < 0)
+                return -1;
+        return make_aside(b, &l, out, err);
+}
+
+/* 1: shown; 0: it has to have its own overlay. */
 static int show_shared(struct pv_mounts_build *b, const struct pv_view_step *s, struct pv_err *err)
 {
+        if (!may_share(s))
+                return 0;
         if (!b->share_base || !pv_path_is_within(s->src, b->share_base)) {
-                pv_auto_free char *base = common_base(b->in->view, s->src);
+                char *base = common_base(b->in->view, s->src);
                 if (!base)
                         return 0;
                 free(b->share_base);
                 b->share_base = base;
-                base = NULL;
                 pv_pathfd_closep(&b->share);
-                (void)pv_mounts_make_share(b, b->share_base, &b->share.fd, &(struct pv_err){ 0 });
+                (void)make_shared(b, base, &b->share.fd, &(struct pv_err){ 0 });
         }
         if (b->share.fd < 0 || pv_streq(s->src, b->share_base))
                 return 0;
-        pv_auto_fd dir = pv_path_openat(b->share, s->src + strlen(b->share_base) + 1, O_PATH | O_DIRECTORY, 0);
-        pv_auto_fd mnt = dir < 0 ? -1 : open_tree(dir, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
-        if (mnt < 0)
-                return 0;
-        return pv_mounts_attach(b, mnt, s->dst, true, err) < 0 ? -1 : 1;
+        const char *rel = s->src + strlen(b->share_base) + 1;
+        return show_part(b, b->share, rel, s->op == PV_VIEW_READ ? MOUNT_ATTR_RDONLY : 0, s->dst, err);
 }
 
 int pv_mounts_read(struct pv_mounts_build *b, const struct pv_view_step *s, struct pv_err *err)
 {
         auto_layers l = LAYERS_INIT;
         pv_auto_fd mnt = -1;
-        int shared = s->masks.n > 0 ? 0 : show_shared(b, s, err);
+        int shared = show_shared(b, s, err);
         if (shared != 0)
                 return shared < 0 ? -1 : 0;
         if (add_source(b, &l, s->src, &s->masks, err) < 0)
@@ -229,36 +302,14 @@ int pv_mounts_stage(struct pv_mounts_build *b, const struct pv_view_step *s, str
         return 0;
 }
 
-/* A throw-away upper and work directory: in the scratch tmpfs, else where the caller keeps room for it. */
-static int open_throwaway(struct pv_mounts_build *b, mode_t mode, struct layers *l, struct pv_err *err)
-{
-        if (pv_scratch_takes_xattrs(&b->scratch))
-                return pv_scratch_dir(&b->scratch, mode, &l->o.upper, err) < 0
-                               ? -1
-                               : pv_scratch_dir(&b->scratch, 0700, &l->o.work, err);
-        if (!b->in->scratch)
-                return pv_err_set(err, PV_ERR_UNSUPPORTED, 0,
-                                  "a view of HOME: this kernel's tmpfs has no user attributes (Linux 6.6) and there "
-                                  "is no other place for its layer");
-        pv_auto_free char *upper = pv_strf("%s/upper%u", b->in->scratch, b->n_uppers);
-        pv_auto_free char *work = pv_strf("%s/work%u", b->in->scratch, b->n_uppers++);
-        if ((mkdir(b->in->scratch, 0700) < 0 && errno != EEXIST) || mkdir(upper, mode) < 0 || mkdir(work, 0700) < 0)
-                return pv_err_set(err, PV_ERR_SYS, errno, "make %s", upper);
-        return open_layer(upper, &l->o.upper, err) < 0 ? -1 : open_layer(work, &l->o.work, err);
-}
-
 int pv_mounts_cow(struct pv_mounts_build *b, const struct pv_view_step *s, struct pv_err *err)
 {
         auto_layers l = LAYERS_INIT;
         pv_auto_fd mnt = -1;
-        struct pv_pathfd source = PV_PATHFD_INIT;
-        struct stat st;
-        if (open_layer(s->src, &source, err) < 0)
-                return -1;
-        add_lower(&l, source);
-        if (fstat(source.fd, &st) < 0)
-                return pv_err_set(err, PV_ERR_SYS, errno, "stat %s", s->src);
-        if (open_throwaway(b, st.st_mode & 07777, &l, err) < 0 || pv_mask_lay(l.o.upper, source, &s->masks, err) < 0)
+        int shared = show_shared(b, s, err);
+        if (shared != 0)
+                return shared < 0 ? -1 : 0;
+        if (open_cow(b, s->src, &s->masks, &l, err) < 0)
                 return -1;
         return mount_layers(b, &l, s, &mnt, err);
 }
@@ -280,16 +331,10 @@ static int make_caches(struct pv_mounts_build *b, struct pv_err *err)
         const struct pv_cache_layer *c = b->in->caches;
         auto_layers l = LAYERS_INIT;
         pv_auto_strv masks = { 0 };
-        pv_auto_pathfd place = PV_PATHFD_INIT;
-        pv_auto_fd mnt = -1;
         list_cache_masks(b->in, &masks);
         if (open_layer(c->upper, &l.o.upper, err) < 0 || open_layer(c->work, &l.o.work, err) < 0 ||
-            add_source(b, &l, c->home, &masks, err) < 0 || make_overlay(b, &l, &mnt, err) < 0 ||
-            pv_scratch_dir(&b->scratch, 0700, &place, err) < 0)
+            add_source(b, &l, c->home, &masks, err) < 0 || make_aside(b, &l, &b->caches.fd, err) < 0)
                 return pv_err_wrap(err, "caches");
-        if (move_mount(mnt, "", place.fd, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
-                return pv_err_set(err, PV_ERR_SYS, errno, "mount the caches");
-        b->caches.fd = pv_fd_steal(&mnt);
         return 0;
 }
 
@@ -304,9 +349,6 @@ int pv_mounts_cache(struct pv_mounts_build *b, const struct pv_view_step *s, str
                 return 0;
         }
         const char *rel = s->src + strlen(b->in->caches->home) + 1;
-        pv_auto_fd dir = pv_path_openat(b->caches, rel, O_PATH | O_DIRECTORY, 0);
-        pv_auto_fd mnt = dir < 0 ? -1 : open_tree(dir, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
-        if (mnt < 0)
-                return pv_err_set(err, PV_ERR_SYS, errno, "show %s", s->dst);
-        return pv_mounts_attach(b, mnt, s->dst, true, err);
+        int shown = show_part(b, b->caches, rel, 0, s->dst, err);
+        return shown > 0 ? 0 : shown < 0 ? -1 : pv_err_set(err, PV_ERR_SYS, errno, "show %s", s->dst);
 }

@@ -13,6 +13,7 @@
 #define PV_BOUNDARY_REPORT_H
 
 #include <stddef.h>
+#include <sys/resource.h>
 #include "base/err.h"
 #include "evidence/observation.h"
 
@@ -51,7 +52,7 @@ enum pv_message_kind {
         PV_MESSAGE_SIGNAL_GROUP, /* to pid 1: to the command's process group */
         PV_MESSAGE_FOREGROUND,   /* to pid 1: give the command's group the terminal and let it go on */
         PV_MESSAGE_STOPPED,      /* from pid 1: by signal `value` */
-        PV_MESSAGE_ENDED,        /* from pid 1: wait status `value` */
+        PV_MESSAGE_ENDED,        /* from pid 1: the command, by wait status `value`; all others are dead, too */
         PV_MESSAGE_EXEC,         /* to pid 1: another command, exec.h; descriptors come with it */
         PV_MESSAGE_EXEC_SIGNAL,  /* to pid 1: send signal `value` to the group of command `number` */
         PV_MESSAGE_EXEC_ENDED,   /* from pid 1: wait status `value` of command `number` */
@@ -59,7 +60,8 @@ enum pv_message_kind {
 
 struct pv_message {
         int kind, value;
-        unsigned number; /* of another command than the first */
+        unsigned number;     /* of another command than the first */
+        struct rusage usage; /* with PV_MESSAGE_ENDED: of all that were waited for */
 };
 
 int pv_message_send(int fd, int kind, int value);

@@ -141,13 +141,14 @@ static int start_launcher(struct pv_launch *l, pid_t *out, int *userns, struct p
 
 /*
  * Nothing is left to init but the control channel, the terminal, where the rename helper's listener waits, the
- * command's user namespace, and the right over its children that it has as the maker of that.
+ * command's user namespace, and the right over its children that it has as the maker of that. It also keeps the
+ * probes' share: the last to close that waits for RCU, which must not be the launcher's exec.
  */
 static int shed(struct pv_launch *l, int *userns, struct pv_err *err)
 {
         struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
         struct __user_cap_data_struct none[2] = { { 0 } };
-        int *const kept[] = { &l->control[1], &l->b->tty.fd, &l->rename.to_init[1], userns };
+        int *const kept[] = { &l->control[1], &l->b->tty.fd, &l->rename.to_init[1], userns, &l->share };
         if (pv_launch_keep(kept, sizeof kept / sizeof *kept, FD_CONTROL, err) < 0)
                 return -1;
         if (pv_sys_close_range(0, 2, 0) < 0)

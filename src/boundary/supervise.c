@@ -4,8 +4,9 @@
  * channel from init, and the pidfd of init. Besides, it serves the descriptors that its caller watches.
  *
  * Signals that ask the run to end or to change are passed on, not obeyed. What ends the run is the command's end, the
- * time limit, or the supervisor's own death, which the kernel turns into init's. Init's death is the only proof that
- * nothing is left: the kernel lets a pid namespace's first process be reaped only when all others are gone.
+ * time limit, or the supervisor's own death, which the kernel turns into init's. That nothing is left is told by init,
+ * when it has killed and waited for all there were, or by its death: the kernel lets a pid namespace's first process be
+ * reaped only when all others are gone.
  */
 #include <errno.h>
 #include <poll.h>
@@ -28,8 +29,9 @@ struct watch {
         struct pv_boundary *b;
         int signals;
         bool ended, stopped, timed_out;
-        int status;       /* wait status of the command, once ended */
-        uint64_t kill_at; /* monotonic ms; 0: not yet */
+        int status;          /* wait status of the command, once ended */
+        struct rusage usage; /* of all, once ended */
+        uint64_t kill_at;    /* monotonic ms; 0: not yet */
 };
 
 void pv_supervise_signals(sigset_t *set)
@@ -93,6 +95,7 @@ static void take_control(struct watch *w)
                 } else if (c.kind == PV_MESSAGE_ENDED) {
                         w->ended = w->b->ended = true;
                         w->status = c.value;
+                        w->usage = c.usage;
                 } else if (c.kind == PV_MESSAGE_EXEC_ENDED) {
                         pv_exec_ended(w->b, c.number, c.value);
                 }
@@ -228,7 +231,7 @@ static void serve_watches(struct pv_boundary *b, const struct pollfd *p, size_t 
         }
 }
 
-/* Until init is dead and with it all of the sandbox. */
+/* Until all of the sandbox are dead, but for init. */
 static int watch(struct watch *w, struct pv_err *err)
 {
         struct pollfd p[POLL_OWN + PV_BOUNDARY_WATCHES];
@@ -248,7 +251,7 @@ static int watch(struct watch *w, struct pv_err *err)
                         take_control(w);
                 if (p[POLL_CONTROL].revents & POLLHUP)
                         p[POLL_CONTROL].fd = -1; /* init is ending; its pidfd will tell */
-                if (p[POLL_INIT].revents)
+                if (w->ended || p[POLL_INIT].revents)
                         return 0;
                 serve_watches(w->b, p + POLL_OWN, watches);
                 if (due_in(w) == 0)
@@ -284,6 +287,26 @@ static void pass_on_interrupt(const struct watch *w, bool had_terminal, struct p
                 (void)kill(0, sig);
 }
 
+bool pv_boundary_outlasts(const struct pv_boundary *b, int ms)
+{
+        struct pollfd p[] = { { .fd = b->init_pidfd, .events = POLLIN }, { .fd = b->control, .events = POLLIN } };
+        struct pv_message m;
+        if (poll(p, 2, ms) <= 0)
+                return true;
+        if (p[0].revents || p[1].revents & POLLHUP)
+                return false;
+        return pv_message_receive(b->control, &m, MSG_DONTWAIT | MSG_PEEK) <= 0 || m.kind != PV_MESSAGE_ENDED;
+}
+
+static int reap_init(struct pv_boundary *b, struct rusage *usage, struct pv_err *err)
+{
+        while (wait4(b->init, NULL, 0, usage) < 0)
+                if (errno != EINTR)
+                        return pv_err_set(err, PV_ERR_SYS, errno, "reap the sandbox's init");
+        b->init = 0;
+        return 0;
+}
+
 int pv_boundary_wait(struct pv_boundary *b, struct pv_exit *out, struct pv_err *err)
 {
         sigset_t set;
@@ -299,10 +322,9 @@ int pv_boundary_wait(struct pv_boundary *b, struct pv_exit *out, struct pv_err *
         bool had_terminal = b->tty.given;
         pv_tty_take(&b->tty);
         *out = (struct pv_exit){ .started_ms = b->started_ms, .ended_ms = pv_clock_monotonic_ms() };
-        while (wait4(b->init, NULL, 0, &out->usage) < 0)
-                if (errno != EINTR)
-                        return pv_err_set(err, PV_ERR_SYS, errno, "reap the sandbox's init");
-        b->init = 0;
+        out->usage = w.usage;
+        if (!w.ended && reap_init(b, &out->usage, err) < 0)
+                return -1;
         fill_exit(&w, out);
         pass_on_interrupt(&w, had_terminal, out);
         return 0;

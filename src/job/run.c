@@ -302,10 +302,12 @@ static void start_background(struct lifecycle *l)
                 pv_log_err(&err);
 }
 
-static long long measure_stage(const struct lifecycle *l)
+static long long measure_stage(const struct lifecycle *l, const struct pv_changes *changes)
 {
         struct pv_err ignored = PV_ERR_INIT;
         uint64_t bytes = 0;
+        if (l->decided->origin == PV_JOB_NEW && changes && changes->n == 0) /* it was empty, too */
+                return 0;
         return l->stage && pv_stage_size(l->stage, &bytes, &ignored) == 0 ? (long long)bytes : -1;
 }
 
@@ -467,14 +469,6 @@ static int exit_code(const struct pv_exit *e)
         return 128 + (e->code ? e->code : SIGKILL);
 }
 
-/* Waits that long for the end. Signals are blocked since the start and dealt with afterwards. */
-static bool still_runs(const struct lifecycle *l, int ms)
-{
-        pv_auto_fd init = pv_sys_pidfd_open(pv_boundary_init_pid(l->boundary), 0);
-        struct pollfd p = { .fd = init, .events = POLLIN };
-        return init < 0 || poll(&p, 1, ms) == 0;
-}
-
 /* From the command's start to the end of the record: nothing in here fails the run any more. */
 static void follow(struct lifecycle *l, struct pv_run_end *out)
 {
@@ -483,7 +477,7 @@ static void follow(struct lifecycle *l, struct pv_run_end *out)
         pv_auto_changes changes = NULL;
         l->observed =
                 pv_record_observations(l->observations); /* the longest part of the record, while the command runs */
-        if (still_runs(l, FIRST_BUNDLE_MS))
+        if (pv_boundary_outlasts(l->boundary, FIRST_BUNDLE_MS))
                 write_bundle(l, NULL, NULL, NULL); /* what is left should this process be killed */
         serve_control(l);
         start_background(l);
@@ -499,15 +493,13 @@ static void follow(struct lifecycle *l, struct pv_run_end *out)
         seal(l);
         if (l->stage)
                 l->live.job->applied = (long long)pv_batches_count_standing(l->stage);
-        if (l->run->detached)
+        pv_boundary_dissolve(l->boundary);
+        if (l->run->detached) {
                 pv_detached_stop(l->run->detached);
-        pv_boundary_free(l->boundary);
-        l->boundary = NULL;
-        if (l->run->detached)
                 pv_detached_drain(l->run->detached);
+        }
         if (!pv_serve_end(&l->serving))
                 pv_log_warn("the program that served the stage ended before the command: it may have met errors");
-        remove_scratch(l);
         compute_changes(l, &changes);
         pv_run_network_end(&l->network);
         int code = exit_code(&end);
@@ -517,10 +509,13 @@ static void follow(struct lifecycle *l, struct pv_run_end *out)
                 .exit_code = code,
                 .changes = changes ? (long long)changes->n : -1,
                 .pending = count_pending(l, changes),
-                .stage_bytes = measure_stage(l),
+                .stage_bytes = measure_stage(l, changes),
         };
         pv_job_conclude(&l->live, &how); /* the bundle tells it, too */
         write_bundle(l, &end, changes, NULL);
+        pv_boundary_free(l->boundary);
+        l->boundary = NULL;
+        remove_scratch(l);
         end_job(l, &how);
         const struct pv_run_outcome outcome = {
                 .job = l->live.job,
