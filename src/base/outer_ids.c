@@ -103,7 +103,12 @@ static struct answer carry_out(const struct request *r, int fd, void *value, siz
                 n = setxattr(path, r->attr, value, given, 0);
         else
                 n = removexattr(path, r->attr);
-        return n < 0 ? (struct answer){ .error = errno } : (struct answer){ .size = (uint32_t)n };
+        struct answer a = { 0 };
+        if (n < 0)
+                a.error = errno;
+        else
+                a.size = (uint32_t)n;
+        return a;
 }
 
 static void serve(int peer)

@@ -106,6 +106,13 @@ int pv_meta_rollback(struct pv_engine *e, struct pv_item *it, struct pv_err *err
 void pv_result_conflict(struct pv_apply_result *r, unsigned root, const char *path, const char *why);
 
 /*
+ * Before anything is published: the originals that no rename brings into the backup, since it lies on another file
+ * system, are copied there. What came out is checked as ever, so a copy of what the host wrote meanwhile is of no harm.
+ */
+bool pv_keep_has_copies(const struct pv_plan_list *p);
+int pv_keep_copies_first(struct pv_engine *e, struct pv_err *err);
+
+/*
  * After a batch is committed: originals go into the backup, the stage keeps what was not applied. Only items that are
  * DONE or KEPT count. changes and selected are those of the plan; NULL: they are made from it (recovery). Doing it
  * twice is harmless.

@@ -56,17 +56,60 @@ static int copy_to_slot(struct pv_engine *e, const struct pv_item *it, const str
         struct pv_ident there;
         if (pv_place_slot(e, it, &slot) < 0 || pv_ident_read(slot.dirfd, slot.name, &there, NULL) < 0)
                 return keep_failed(it, err);
-        bool linked = there.mode == 0 && it->flags & PV_ITEM_OUT_LINKED && link_in_slots(e, it, &slot);
-        if (there.mode == 0 && !linked) {
-                (void)snprintf(part, sizeof part, "%s.part", slot.name);
-                if (pv_path_remove_tree(slot.dirfd, part, err) < 0 ||
-                    pv_copy_entry(from->dirfd, from->name, slot.dirfd, part, PV_COPY_PLAIN, err) < 0)
-                        return pv_err_wrap(err, "keep the original of %s", it->path);
-                if (renameat(slot.dirfd, part, slot.dirfd, slot.name) < 0)
-                        return keep_failed(it, err);
-        }
+        if (there.mode != 0 || (it->flags & PV_ITEM_OUT_LINKED && link_in_slots(e, it, &slot)))
+                return 0;
+        (void)snprintf(part, sizeof part, "%s.part", slot.name);
+        if (pv_path_remove_tree(slot.dirfd, part, err) < 0 ||
+            pv_copy_entry(from->dirfd, from->name, slot.dirfd, part, PV_COPY_PLAIN, err) < 0)
+                return pv_err_wrap(err, "keep the original of %s", it->path);
+        return renameat(slot.dirfd, part, slot.dirfd, slot.name) < 0 ? keep_failed(it, err) : 0;
+}
+
+static int copy_and_remove(struct pv_engine *e, const struct pv_item *it, const struct pv_place *from,
+                           struct pv_err *err)
+{
+        struct pv_place slot;
+        /* What was copied before the publication is not what came out, if the host wrote meanwhile. */
+        if (e->plan->marks & PV_MARK_PARTLY &&
+            (pv_place_slot(e, it, &slot) < 0 || pv_path_remove_tree(slot.dirfd, slot.name, err) < 0))
+                return keep_failed(it, err);
+        if (copy_to_slot(e, it, from, err) < 0)
+                return -1;
         if (pv_path_remove_tree(from->dirfd, from->name, err) < 0)
                 return pv_err_wrap(err, "%s", it->path);
+        return 0;
+}
+
+static bool is_copied_to_slot(const struct pv_plan_list *p, size_t i)
+{
+        const struct pv_item *it = &p->item[i];
+        return it->at == PV_AT_BESIDE && it->out.mode != 0 && (it->op == PV_OP_EXCHANGE || it->op == PV_OP_REMOVE);
+}
+
+bool pv_keep_has_copies(const struct pv_plan_list *p)
+{
+        for (size_t i = 0; p->head.kind == PV_BATCH_APPLY && i < p->n; i++)
+                if (is_copied_to_slot(p, i))
+                        return true;
+        return false;
+}
+
+int pv_keep_copies_first(struct pv_engine *e, struct pv_err *err)
+{
+        for (size_t i = 0; i < e->plan->n; i++) {
+                struct pv_place at;
+                if (!is_copied_to_slot(e->plan, i) || pv_place_target(e, &e->plan->item[i], &at) < 0)
+                        continue; /* gone meanwhile: that is a conflict, and found out when it is published */
+                if (copy_to_slot(e, &e->plan->item[i], &at, err) == 0)
+                        continue;
+                if (err->sys == ENOENT) {
+                        pv_err_clear(err);
+                        continue;
+                }
+                return err->sys != ENOSPC && err->sys != EDQUOT
+                               ? -1
+                               : pv_err_hint(err, "make room where the job is stored, or apply fewer paths at a time");
+        }
         return 0;
 }
 
@@ -124,7 +167,7 @@ static int keep_original(struct pv_engine *e, const struct pv_item *it, struct p
                 return keep_failed(it, err);
         if (there.mode == 0 || pv_item_is_in(e->plan, it, &there))
                 return 0;
-        return it->at == PV_AT_LAYER ? move_to_slot(e, it, &at, err) : copy_to_slot(e, it, &at, err);
+        return it->at == PV_AT_LAYER ? move_to_slot(e, it, &at, err) : copy_and_remove(e, it, &at, err);
 }
 
 /* The staged version of what was merged: an undo stages it again. In a layer that must stay it stays. */

@@ -265,6 +265,17 @@ static int prepare_copies(struct pv_engine *e, struct pv_err *err)
 }
 
 /*
+ * Originals that no rename brings into the backup are copied there while nothing is published yet: where there is no
+ * room for them, nothing is. A recovery knows by the first journal what is to be removed.
+ */
+static int keep_copies(struct pv_engine *e, struct pv_err *err)
+{
+        if (!pv_build_has_copies(e->plan) && write_first_journal(e, err) < 0)
+                return -1;
+        return pv_keep_copies_first(e, err);
+}
+
+/*
  * The plan on disk, ready to be carried out. Copies are made between a first plan, which says where they will lie, and
  * the final one, which says what they are.
  */
@@ -275,6 +286,8 @@ static int write_journal(struct pv_engine *e, const struct pv_batch_source *sour
         if (pv_build_access(e, err) < 0 || (pv_build_has_copies(e->plan) && prepare_copies(e, err) < 0))
                 return -1;
         if (e->freezer && let_go(e, source->changes, err) < 0)
+                return -1;
+        if (pv_keep_has_copies(e->plan) && keep_copies(e, err) < 0)
                 return -1;
         if (pv_journal_create(&j, dir, PV_JOURNAL_NEW, err) < 0 || pv_journal_put_plan(&j, e->plan, err) < 0 ||
             pv_journal_mark(&j, PV_MARK_READY, err) < 0)
