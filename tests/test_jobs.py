@@ -459,6 +459,48 @@ def test_stage_of_a_vanished_workspace_can_be_dropped(pvisor, workspace, staged)
     assert not (staged / "stage").exists()
 
 
+def shown(pvisor, where):
+    return {j["name"]: (j["pending"], j["applied"], j["dropped"]) for j in json.loads(pvisor("list", "--json", cwd=where).out)["jobs"]}
+
+
+@pytest.mark.parametrize("dropped", [["--path", "new"], []], ids=["part", "whole"])
+@pytest.mark.parametrize("where", ["store", "directory"])
+def test_jobs_with_one_stage_are_listed_alike(pvisor, workspace, temporary, where, dropped):
+    """Whichever of them a decision names, it is on what all of them staged."""
+    if where == "store":
+        first, again = ["--stage"], ["--continue", "first"]
+    else:
+        first = again = ["--stage", temporary / "stage"]
+    pvisor("run", *first, "--name", "first", "--", "sh", "-c", "echo more >>README.md", cwd=workspace)
+    pvisor("run", *again, "--name", "second", "--", "sh", "-c", "echo new >new", cwd=workspace)
+    pvisor("apply", "second", "--all", cwd=workspace)
+    assert shown(pvisor, workspace) == {"first": (0, 2, False), "second": (0, 2, False)}
+    pvisor("undo", "first", cwd=workspace)
+    assert shown(pvisor, workspace) == {"first": (2, 0, False), "second": (2, 0, False)}
+    pvisor("drop", "first", *dropped, cwd=workspace)
+    after = (0, 0, True) if not dropped else (1, 0, False)
+    assert shown(pvisor, workspace) == {"first": after, "second": after}
+    if not dropped:
+        assert "was dropped: nothing is left of it" in pvisor("apply", "second", "--all", cwd=workspace, code=1).err
+
+
+def test_a_stage_that_is_gone_is_said_to_be_and_its_job_can_be_dropped(pvisor, workspace, temporary):
+    place = temporary / "stage"
+    pvisor("run", "--stage", place, "--name", "it", "--", "sh", "-c", "echo more >>README.md", cwd=workspace)
+    place.rename(temporary / "elsewhere")
+    for command in (["review"], ["diff"], ["apply", "--all"], ["undo"], ["drop", "--path", "README.md"]):
+        said = pvisor(*command, cwd=workspace, code=1).err
+        assert f"{place}: what job run-" in said and "is not there" in said and "hint: put it back" in said
+    place.symlink_to(temporary / "elsewhere")
+    assert "README.md" in pvisor("diff", cwd=workspace).out
+    place.unlink()
+    assert "would drop 0 changes" in pvisor("drop", "--dry-run", cwd=workspace).err
+    assert not shown(pvisor, workspace)["it"][2]
+    assert "is not there any more" in pvisor("drop", cwd=workspace).err
+    assert shown(pvisor, workspace)["it"][2]
+    assert (temporary / "elsewhere/stage.json").exists()
+
+
 # ---- a store without room ----
 
 @pytest.mark.root
@@ -474,6 +516,21 @@ def test_what_filled_the_store_can_be_thrown_away(pvisor, workspace, environment
     assert not list(jobs.store(environment).glob("jobs/*/stage"))
     if way == "drop":
         assert "dropped" in pvisor("review", cwd=workspace).out
+
+
+@pytest.mark.root
+def test_without_room_for_the_originals_nothing_is_applied(pvisor, make_workspace, environment, mount_filesystem):
+    environment["PVISOR_HOME"] = str(mount_filesystem("tmpfs", 4) / "store")
+    top = make_workspace({f"f{i}": b"x" * 1_500_000 for i in range(4)}, git=False)
+    before = tree.snapshot(top)
+    pvisor("run", "--stage", "--", "sh", "-c", "rm f*; echo new >new", cwd=top)
+    refused = pvisor("apply", "--all", cwd=top, code=1)
+    assert "No space left" in refused.err and "hint: make room where the job is stored" in refused.err
+    tree.assert_same(before, tree.snapshot(top))
+    pvisor("apply", "--path", "f1", "--path", "new", cwd=top)
+    assert sorted(p.name for p in top.iterdir()) == ["f0", "f2", "f3", "new"]
+    pvisor("undo", cwd=top)
+    tree.assert_same(before, tree.snapshot(top))
 
 
 @pytest.mark.root

@@ -129,8 +129,8 @@ static int decide_and_empty(struct pv_job *job, struct pv_stage *s, struct pv_ch
 static int drop_uncounted(const struct drop_options *o, struct pv_job *job, struct pv_stage *s, struct pv_err *err)
 {
         struct dropped d = { .all = 0 };
-        if (!pv_stage_is_half_removed(s) && has_standing_batch(s))
-                return -1; /* the target may come back, and what was applied to it be undone */
+        if (!pv_stage_is_half_removed(s) && (has_standing_batch(s) || pv_apply_is_unfinished(s)))
+                return -1; /* the target may come back, and what was applied to it be finished and undone */
         pv_err_clear(err);
         if (o->dry_run)
                 return report(job, o, &d, err);
@@ -168,6 +168,20 @@ static int require_own_stage(const struct pv_job *job, struct pv_err *err)
         return pv_err_hint(err, "`pvisor list` shows that one");
 }
 
+/* What was staged is gone already: the job alone is left to be decided on. */
+static int drop_gone(const struct drop_options *o, struct pv_job *job, struct pv_err *err)
+{
+        struct dropped d = { .all = 0 };
+        pv_log_note("what job %s had staged is not there any more: %s", job->id, job->stage_dir);
+        job->dropped = true;
+        job->changes = job->pending = job->stage_bytes = 0;
+        if (!o->dry_run && pv_job_save_decisions(job, err) < 0)
+                return -1;
+        if (!o->dry_run)
+                pv_job_event(job, "dropped", json_pack("{s:n, s:b}", "paths", "whole", 1));
+        return report(job, o, &d, err);
+}
+
 static int drop_whole(const struct drop_options *o, const struct pv_args *args, struct pv_err *err)
 {
         pv_auto_job job = NULL;
@@ -175,6 +189,8 @@ static int drop_whole(const struct drop_options *o, const struct pv_args *args, 
         pv_auto_changes changes = NULL;
         if (pv_cmd_job(args, &job, err) < 0 || require_own_stage(job, err) < 0)
                 return -1;
+        if (job->state != PV_JOB_RUNNING && !job->dropped && pv_cmd_stage_is_gone(job))
+                return drop_gone(o, job, err);
         int uncounted = open_to_drop(job, &s, err);
         if (uncounted)
                 return uncounted < 0 ? -1 : drop_uncounted(o, job, s, err);

@@ -80,6 +80,18 @@ static int recover(struct pv_job *job, struct pv_stage *s, struct pv_err *err)
         return any ? pv_cmd_recount(job, s, err) : 0;
 }
 
+bool pv_cmd_stage_is_gone(const struct pv_job *job)
+{
+        return job->stage_dir && access(job->stage_dir, F_OK) < 0 && errno == ENOENT;
+}
+
+/* Removed by hand, moved, or on a disk that is not there now. */
+static int stage_is_gone(const struct pv_job *job, struct pv_err *err)
+{
+        (void)pv_err_set(err, PV_ERR_STATE, ENOENT, "%s: what job %s had staged is not there", job->stage_dir, job->id);
+        return pv_err_hint(err, "put it back there (a link will do), or give it up: pvisor drop %s", job->id);
+}
+
 int pv_cmd_stage_take(struct pv_job *job, const char *verb, struct pv_stage **out, struct pv_err *err)
 {
         pv_auto_stage s = NULL;
@@ -92,10 +104,12 @@ int pv_cmd_stage_take(struct pv_job *job, const char *verb, struct pv_stage **ou
         }
         pv_stage_own_files(job->stage_dir);
         if (pv_stage_open(job->stage_dir, PV_STAGE_TAKE, &s, err) < 0) {
-                bool removed = job->dropped && access(job->stage_dir, F_OK) < 0 && errno == ENOENT;
-                if (removed)
+                bool gone = pv_cmd_stage_is_gone(job);
+                if (gone && job->dropped)
                         return pv_err_set(err, PV_ERR_STATE, 0, "%s: job %s was dropped: nothing is left of it", verb,
                                           job->id);
+                if (gone)
+                        (void)stage_is_gone(job, err);
                 return pv_err_wrap(err, "%s", verb);
         }
         if (recover(job, s, err) < 0)
@@ -183,7 +197,7 @@ int pv_cmd_stage_look(struct pv_job *job, struct pv_stage **out, struct pv_err *
                 return -1;
         pv_stage_own_files(job->stage_dir);
         if (pv_stage_open(job->stage_dir, PV_STAGE_LOOK, out, err) < 0)
-                return -1;
+                return pv_cmd_stage_is_gone(job) && !job->dropped ? stage_is_gone(job, err) : -1;
         recover_first(job, out);
         return 0;
 }

@@ -18,6 +18,9 @@ int pv_cmd_job_named(const char *selector, struct pv_job **out, struct pv_err *e
 /* The real path of the workspace that the person stands in. The caller's. */
 int pv_cmd_workspace(char **out, struct pv_err *err);
 
+/* Whether the job's stage was removed or moved by hand, or lies on a disk that is not there. */
+bool pv_cmd_stage_is_gone(const struct pv_job *job);
+
 /*
  * Opens the job's stage to decide on it: takes its lock, finishes what a crash left and says so in one line. verb is
  * for errors ("apply"). PV_ERR_STATE: not staged, or dropped; PV_ERR_BUSY: it runs, or somebody else decides.

@@ -10,10 +10,8 @@
 #include "base/json.h"
 #include "base/process.h"
 #include "base/syscall.h"
+#include "job/remove.h"
 #include "job/store_internal.h"
-
-/* How far a chain of jobs that continue each other is followed. */
-#define CONTINUED_MAX 1000
 
 const char *pv_job_state_name(enum pv_job_state s)
 {
@@ -353,35 +351,44 @@ static int save_one(const struct pv_job *job, struct pv_err *err)
         return dir < 0 ? -1 : pv_job_state_write(dir, job, err);
 }
 
-/* The job that this one continues, when both work on the same stage; NULL when there is none any more. */
-static struct pv_job *load_continued(const char *store, const struct pv_job *job)
+/* A job's own stage is shared by newer ones alone, which are few when a decision is about the newest. */
+static bool can_share(const struct pv_job *job, const char *id)
 {
-        struct pv_err ignored = PV_ERR_INIT;
-        pv_auto_job parent = NULL;
-        if (job->origin != PV_JOB_CONTINUES || !job->parent || !pv_job_is_id(job->parent) ||
-            pv_job_load(store, job->parent, &parent, &ignored) < 0)
-                return NULL;
-        bool same = parent->stage_dir && job->stage_dir && pv_streq(parent->stage_dir, job->stage_dir);
-        return same ? pv_steal(&parent) : NULL;
+        static const char moment[] = "run-YYYYMMDD-HHMMSS";
+        return !pv_path_is_within(job->stage_dir, job->dir) || strncmp(id, job->id, sizeof moment - 1) >= 0;
+}
+
+static int save_for(const struct pv_job *job, const char *store, const char *id, struct pv_err *err)
+{
+        struct pv_err damaged = PV_ERR_INIT;
+        pv_auto_job other = NULL;
+        if (pv_job_load(store, id, &other, &damaged) < 0 || other->state == PV_JOB_RUNNING || !other->stage_dir ||
+            pv_job_only_borrows_stage(other) || !pv_streq(other->stage_dir, job->stage_dir))
+                return 0;
+        other->changes = job->changes;
+        other->pending = job->pending;
+        other->applied = job->applied;
+        other->dropped = job->dropped;
+        other->stage_bytes = job->stage_bytes;
+        return save_one(other, err);
 }
 
 int pv_job_save_decisions(const struct pv_job *job, struct pv_err *err)
 {
         pv_auto_free char *store = NULL;
+        int jobs = -1;
         if (save_one(job, err) < 0 || pv_store_path(&store, err) < 0)
                 return -1;
-        pv_auto_job last = load_continued(store, job);
-        for (int i = 0; last && i < CONTINUED_MAX; i++) {
-                last->changes = job->changes;
-                last->pending = job->pending;
-                last->applied = job->applied;
-                last->dropped = job->dropped;
-                last->stage_bytes = job->stage_bytes;
-                if (save_one(last, err) < 0)
+        if (!job->stage_dir || pv_job_only_borrows_stage(job))
+                return 0;
+        if (pv_store_open_jobs(store, 0, &jobs, err) < 0)
+                return -1;
+        pv_auto_dir d = jobs < 0 ? NULL : fdopendir(jobs);
+        if (jobs >= 0 && !d)
+                pv_fd_closep(&jobs);
+        for (struct dirent *e; d && (e = readdir(d));)
+                if (pv_job_is_id(e->d_name) && !pv_streq(e->d_name, job->id) && can_share(job, e->d_name) &&
+                    save_for(job, store, e->d_name, err) < 0)
                         return -1;
-                struct pv_job *before = load_continued(store, last);
-                pv_job_free(last);
-                last = before;
-        }
         return 0;
 }

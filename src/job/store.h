@@ -162,7 +162,7 @@ void pv_job_list_free(struct pv_job **jobs, size_t n);
 
 /*
  * Rewrites state.json from job's changes, pending, applied, dropped (and how it ended, as it was read); the same for
- * the jobs that it continues, whose stage is this one's.
+ * the jobs whose stage is this one's: those that it continues, and those that continue it.
  */
 int pv_job_save_decisions(const struct pv_job *job, struct pv_err *err);
 
