@@ -2,6 +2,7 @@
 """Where a command works: every kind of workspace, and its own absolute path in each."""
 import json
 import os
+import pwd
 import subprocess
 
 import pytest
@@ -172,6 +173,14 @@ def test_home_that_is_missing(staged, pvisor, workspace, temporary):
     env = {"HOME": str(temporary / "missing"), "PVISOR_HOME": str(temporary / "store")}
     assert pvisor("run", "-q", "--safe", "--", "sh", "-c", "echo x >~/a; cat ~/a", cwd=workspace, env=env).out == "x\n"
     assert not (temporary / "missing").exists()
+
+
+def test_home_that_is_not_set_is_that_of_the_passwd_file(pvisor, workspace, environment, temporary):
+    del environment["HOME"]
+    environment["PVISOR_HOME"] = str(temporary / "store")
+    home = pwd.getpwuid(os.geteuid()).pw_dir
+    plan = json.loads(pvisor("run", "--safe", "--dry-run", "--json", "--", "true", cwd=workspace).out)
+    assert plan["home"] == os.path.realpath(home)
 
 
 @pytest.mark.user

@@ -1,23 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/statedir.h"
 
-#include <pwd.h>
 #include <stdlib.h>
 #include <unistd.h>
+#include "base/passwd.h"
 #include "base/path.h"
 
 static int home_of_person(char **out, struct pv_err *err)
 {
         const char *home = getenv("HOME");
-        if (!home || home[0] != '/') {
-                const struct passwd *pw = getpwuid(geteuid());
-                home = pw ? pw->pw_dir : NULL;
-        }
-        if (!home || home[0] != '/') {
+        *out = home && home[0] == '/' ? pv_strdup(home) : pv_passwd_home(PV_PASSWD, geteuid());
+        if (!*out) {
                 pv_err_set(err, PV_ERR_USAGE, 0, "job store: there is neither PVISOR_HOME nor a home directory");
                 return pv_err_hint(err, "set PVISOR_HOME to a directory of yours");
         }
-        *out = pv_strdup(home);
         return 0;
 }
 

@@ -6,12 +6,12 @@
  */
 #include "policy/admit.h"
 
-#include <pwd.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/passwd.h"
 #include "base/path.h"
 #include "policy/env.h"
 #include "policy/gitperson.h"
@@ -119,9 +119,10 @@ static void set_dimensions(struct admission *a)
 static void find_home(struct admission *a)
 {
         const char *home = pv_env_get(a->around->environment, "HOME");
+        pv_auto_free char *listed = NULL;
         if (!home || home[0] != '/') {
-                const struct passwd *pw = getpwuid(geteuid());
-                home = pw && pw->pw_dir && pw->pw_dir[0] == '/' ? pw->pw_dir : "/nonexistent";
+                listed = pv_passwd_home(PV_PASSWD, geteuid());
+                home = listed ? listed : "/nonexistent";
         }
         struct stat st;
         char *real = realpath(home, NULL);
