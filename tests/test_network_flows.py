@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -153,6 +154,18 @@ def children(pid):
     for task in Path(f"/proc/{pid}/task").iterdir():
         found += (task / "children").read_text().split()
     return found
+
+
+def resolvers(supervisor):
+    """The programs that the data plane asks for addresses: one, or none while it had nothing to ask."""
+    return [int(pid) for pid in children(plane(supervisor))]
+
+
+def wait_until_gone(*pids):
+    deadline = time.monotonic() + 10
+    while (left := [pid for pid in pids if Path(f"/proc/{pid}").exists()]) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not left
 
 
 def plane_memory(supervisor):
@@ -512,19 +525,92 @@ say([attempt(lambda: s.recv(1) and 1)[0] or "end of file", attempt(lambda: echo(
 
 
 def test_the_data_plane_ends_with_its_supervisor(world, environment, marker):
-    command = world.command("run", "--safe", "--overlaynet-allow", NAME[0], "--", "sh", "-c", f"echo up; sleep 60; : {marker}")
+    script = outside.PRELUDE + f'print(attempt(lambda: echo("www.example.com"))[0], flush=True); time.sleep(60)  # {marker}'
+    command = world.command("run", "--safe", "--overlaynet-allow", NAME[0], "--", "/usr/bin/python3", "-c", script)
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:
-        assert process.stdout.readline() == b"up\n"
+        assert process.stdout.readline() == b"ok\n"
         pid = plane(process.pid)
+        resolver, = resolvers(process.pid)
     finally:
         process.kill()
         process.wait()
-    deadline = time.monotonic() + 5
-    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not Path(f"/proc/{pid}").exists()
+    wait_until_gone(pid, resolver)
     process.stdout.close()
+
+
+# ---- the program that asks the host's resolver ----
+
+ASKING = outside.PRELUDE + """
+for line in sys.stdin:
+    host, port = line.split()
+    print(attempt(lambda: echo(host, int(port)))[0], flush=True)
+"""
+
+
+@pytest.fixture
+def asking(world, environment):
+    """A run that reaches what its standard input names, one after the other."""
+    command = world.command("run", "--safe", "--overlaynet-allow", "*.example.com", "--overlaynet-allow",
+                            "11.22.33.0/24", "--", "/usr/bin/python3", "-c", ASKING)
+    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, bufsize=1) as process:
+
+        def ask(host, port=7):
+            process.stdin.write(f"{host} {port}\n")
+            return process.stdout.readline().strip()
+
+        process.ask = ask
+        yield process
+        process.kill()
+
+
+def test_names_are_resolved_by_a_program_that_can_do_nothing_else(asking):
+    assert asking.ask("11.22.33.1") == "ok" and resolvers(asking.pid) == []  # no name, no program
+    assert asking.ask("www.example.com") == "ok" and asking.ask("four.example.com") == "ok"
+    resolver, = resolvers(asking.pid)
+    status = dict(line.split(":\t", 1) for line in Path(f"/proc/{resolver}/status").read_text().splitlines())
+    assert status["Name"] == "pvisor-resolve" and status["NoNewPrivs"] == "1"
+    assert {int(status[c], 16) for c in ("CapInh", "CapPrm", "CapEff", "CapAmb", "SigBlk")} == {0}
+    if os.geteuid() == 0:  # it is undumpable
+        fds = {int(fd): os.readlink(f"/proc/{resolver}/fd/{fd}") for fd in os.listdir(f"/proc/{resolver}/fd")}
+        assert [fds.pop(fd) for fd in range(3)] == 3 * ["/dev/null"]
+        assert 3 in fds and all(name.startswith("socket:") for name in fds.values())
+        assert "HOME" not in Path(f"/proc/{resolver}/environ").read_text()
+    _, err = asking.communicate(timeout=60)
+    assert asking.returncode == 0, err
+    wait_until_gone(resolver)
+
+
+def test_when_the_resolving_program_is_killed_names_fail_and_then_work_again(world, asking):
+    assert asking.ask("www.example.com") == "ok"
+    resolver, = resolvers(asking.pid)
+    asking.stdin.write("silent.example.com 7\n")
+    deadline = time.monotonic() + 20
+    while not any(name.startswith("silent.") for name, _ in world.questions()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.kill(resolver, signal.SIGSTOP)  # what it was asked it cannot answer any more
+    os.kill(resolver, signal.SIGKILL)
+    failed = ("no name", "ECONNRESET")
+    assert asking.stdout.readline().strip() in failed
+    assert asking.ask("www.example.com") == "ok"  # known from before
+    while (answer := asking.ask("four.example.com")) != "ok" and time.monotonic() < deadline + 20:
+        assert answer in failed
+        time.sleep(0.1)
+    assert answer == "ok"
+    assert len(resolvers(asking.pid)) == 1 and resolvers(asking.pid) != [resolver]
+    _, err = asking.communicate(timeout=60)
+    assert asking.returncode == 0, err
+    assert "data plane" not in err
+
+
+def test_an_installation_without_the_resolving_program_runs_no_rules(pv, run, workspace, temporary):
+    alone = temporary / "alone" / "bin"
+    alone.mkdir(parents=True)
+    shutil.copy(pv, alone)
+    result = run([alone / "pvisor", "run", "-q", "--overlaynet-allow", "www.example.com", "--", "true"], cwd=workspace)
+    assert result.code == 125 and "pvisor-resolve" in result.err and "hint: the installation is not whole" in result.err
+    assert run([alone / "pvisor", "run", "-q", "--", "true"], cwd=workspace).code == 0
 
 
 def test_the_record_is_whole_after_ctrl_c(world, environment, terminal):

@@ -11,9 +11,11 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include "base/log.h"
+#include "base/place.h"
 #include "base/syscall.h"
 #include "boundary/caps.h"
 #include "job/network_internal.h"
+#include "net/resolve.h"
 
 #define SUMMARY_MAX (16U << 20)
 #define MAKER_MS    500   /* for a socket from the namespace */
@@ -88,6 +90,16 @@ static int check_host_ports(const struct pv_plan *p, struct pv_err *err)
         return 0;
 }
 
+/* By descriptor: the plane may have no way to it by name, and it stays the one that this executable came with. */
+static int find_resolver(struct pv_run_network *n, struct pv_err *err)
+{
+        pv_auto_free char *path = NULL;
+        if (pv_place_program(PV_RESOLVE_PROGRAM, &path, err) < 0)
+                return pv_err_wrap(err, "network");
+        n->resolver = open(path, O_PATH | O_CLOEXEC);
+        return n->resolver < 0 ? pv_err_set(err, PV_ERR_SYS, errno, "network: %s", path) : 0;
+}
+
 int pv_run_network_prepare(struct pv_run_network *n, struct pv_plan *plan, struct pv_err *err)
 {
         n->plan = plan;
@@ -97,10 +109,12 @@ int pv_run_network_prepare(struct pv_run_network *n, struct pv_plan *plan, struc
         n->host_ports = pv_calloc(2 * plan->n_host_ports, sizeof *n->host_ports);
         for (size_t i = 0; i < 2 * plan->n_host_ports; i++)
                 n->host_ports[i] = -1;
+        if (plan->net != PV_NET_PROXY && plan->net != PV_NET_RULES)
+                return 0;
+        if (find_resolver(n, err) < 0)
+                return -1;
         if (plan->net == PV_NET_PROXY)
                 return open_proxy(n, plan, err);
-        if (plan->net != PV_NET_RULES)
-                return 0;
         n->inside = true;
         pv_run_network_hook(n);
         return check_host_ports(plan, err) < 0 ? -1 : open_publications(n, err);
@@ -151,7 +165,7 @@ static _Noreturn void become_plane(struct pv_run_network *n, int control, int or
         struct pv_err err = PV_ERR_INIT;
         size_t n_keep = 0;
         pv_auto_free int *keep =
-                pv_calloc(PV_NETNS_SOCKETS + p->n_publications + 2 * p->n_host_ports + 6, sizeof *keep);
+                pv_calloc(PV_NETNS_SOCKETS + p->n_publications + 2 * p->n_host_ports + 7, sizeof *keep);
         pv_auto_free struct pv_plane_host_port *host_ports = pv_calloc(p->n_host_ports, sizeof *host_ports);
         if (stand_apart(supervisor) < 0)
                 _exit(1);
@@ -164,7 +178,7 @@ static _Noreturn void become_plane(struct pv_run_network *n, int control, int or
                 for (size_t k = 0; k < 2; k++)
                         keep[n_keep++] = host_ports[i].fd[k] = n->host_ports[2 * i + k];
         }
-        const int others[] = { control, orders, events, n->maker[0], n->sockets.log, n->sockets.rules };
+        const int others[] = { control, orders, events, n->maker[0], n->sockets.log, n->sockets.rules, n->resolver };
         for (size_t i = 0; i < sizeof others / sizeof *others; i++)
                 keep[n_keep++] = others[i];
         if (close_all_but(keep, n_keep) < 0)
@@ -180,6 +194,7 @@ static _Noreturn void become_plane(struct pv_run_network *n, int control, int or
                 .host_ports = host_ports,
                 .n_host_ports = p->n_host_ports,
                 .sockets_from = n->maker[0],
+                .resolver = n->resolver,
         };
         _exit(pv_plane_run(&spec, &err) < 0 ? 1 : 0);
 }
@@ -237,6 +252,7 @@ static void forget_descriptors(struct pv_run_network *n)
         for (size_t i = 0; i < 2 * n->plan->n_host_ports; i++)
                 pv_fd_closep(&n->host_ports[i]);
         pv_fd_closep(&n->maker[0]);
+        pv_fd_closep(&n->resolver);
 }
 
 int pv_run_network_start(struct pv_run_network *n, struct pv_boundary *b, int events, struct pv_err *err)
@@ -302,6 +318,7 @@ void pv_run_network_fini(struct pv_run_network *n)
         pv_pid_killp(&n->making);
         pv_fd_closep(&n->control);
         pv_fd_closep(&n->orders);
+        pv_fd_closep(&n->resolver);
         pv_fd_closep(&n->namespaces[0]);
         pv_fd_closep(&n->namespaces[1]);
         if (n->plan)

@@ -25,13 +25,14 @@ struct pv_run_network {
         pid_t plane;       /* 0: none */
         int control;       /* to the plane; -1 */
         int orders;        /* to the plane while it runs (net/orders.h); -1 */
+        int resolver;      /* the program that the plane asks for addresses, O_PATH; -1 */
         struct pv_run_grants *grants; /* grants.c; NULL: nothing was asked for yet */
         json_t *granted;              /* what the person granted, for the record: an array; NULL: nothing */
         json_t *result;               /* what the plane summed up; NULL: not known, or there was none */
 };
-#define PV_RUN_NETWORK_INIT                                                                \
-        {                                                                                  \
-                .namespaces = { -1, -1 }, .maker = { -1, -1 }, .control = -1, .orders = -1 \
+#define PV_RUN_NETWORK_INIT                                                                                \
+        {                                                                                                  \
+                .namespaces = { -1, -1 }, .maker = { -1, -1 }, .control = -1, .orders = -1, .resolver = -1 \
         }
 
 /*

@@ -9,8 +9,8 @@
  *
  * Way of a connection. The kernel inside terminates TCP: connect(2) to any address is redirected to our listening
  * socket. We read the original destination from connection tracking, find the name that a synthetic address stands
- * for (names.c), ask the policy (match.c), resolve the name with the host's resolver (resolve.c), ask the policy
- * again for each address that came out, connect from the host and move the bytes (relay.c). flow.c holds that
+ * for (names.c), ask the policy (match.c), resolve the name with the host's resolver (resolve.c, main_resolve.c: a
+ * process of its own), ask the policy again for each address that came out, connect from the host and move the bytes (relay.c). flow.c holds that
  * sequence; dns_serve.c answers the questions.
  *
  * What cannot be passed by: there is no route but into lo, and no rule set that lets a packet to another address keep
@@ -45,13 +45,12 @@
 #include "net/orders.h"
 #include "net/plane_internal.h"
 
-#define RESOLVER_THREADS 4
-#define ACCEPT_BATCH     64
-#define LINGER_MS        2000
-#define LOG_BATCH        1024
-#define SHUT_MS          100
-#define DESCRIPTORS      65536 /* two a connection and a few */
-#define OTHERS           256   /* descriptors for all else: the resolver's, the name server's connections */
+#define ACCEPT_BATCH 64
+#define LINGER_MS    2000
+#define LOG_BATCH    1024
+#define SHUT_MS      100
+#define DESCRIPTORS  65536 /* two a connection and a few */
+#define OTHERS       256   /* descriptors for all else: the resolver's, the name server's connections */
 
 /* A listening socket and what becomes of its connections. */
 struct pv_door {
@@ -346,7 +345,7 @@ int pv_plane_run(const struct pv_plane_spec *spec, struct pv_err *err)
         make_rates(&p);
         list_doors(&p);
         if (r == 0)
-                r = pv_resolver_new(RESOLVER_THREADS, &p.resolver, err);
+                r = pv_resolver_new(spec->resolver, &p.resolver, err);
         if (r == 0)
                 r = pv_dns_server_start(&p, err);
         if (r == 0)
@@ -354,6 +353,7 @@ int pv_plane_run(const struct pv_plane_spec *spec, struct pv_err *err)
         if (r == 0)
                 r = report(&p, err);
         pv_dns_server_free(&p);
+        pv_resolver_free(p.resolver);
         pv_tally_free(p.tally);
         pv_names_free(p.names);
         pv_loop_fini(&p.loop);

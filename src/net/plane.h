@@ -32,6 +32,7 @@ struct pv_plane_spec {
         const struct pv_plane_host_port *host_ports;
         size_t n_host_ports;
         int sockets_from; /* pv_netns_serve_sockets() is at the other end; -1: nothing can be published */
+        int resolver;     /* PV_RESOLVE_PROGRAM, to be executed by this descriptor; -1: no name is resolved */
         int orders;       /* what the person grants while it runs (orders.h); -1: nothing */
 };
 

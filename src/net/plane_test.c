@@ -103,7 +103,7 @@ static void start_plane(struct world *w, int channel)
         CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
         w->control = pair[0];
         w->spec.control = pair[1];
-        w->spec.events = w->spec.orders = w->spec.sockets_from = -1;
+        w->spec.events = w->spec.orders = w->spec.sockets_from = w->spec.resolver = -1;
         w->spec.policy = &w->policy;
         CHECK(receive_sockets(channel, &w->spec.sockets) == 0);
         w->spec.sockets.rules = -1; /* not passed */

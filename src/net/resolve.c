@@ -1,25 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Theory: the loop's thread owns everything but the two queues between it and the workers, which a mutex guards. A
- * lookup is in the table from the question until its answer has expired; its waiters are touched by the loop's thread
- * only, so that forgetting one needs no lock. Workers know a lookup by its address alone and write nothing but its
- * answer, while it is in neither queue.
+ * Theory: a lookup is in the table from the question until its answer has expired. While it is under way it is either
+ * one of the few that the program was asked (`asked`) or in the queue behind them. What the program says is taken when
+ * it is of the right form and answers what was asked; anything else ends the program, and with it all that was under
+ * way. The program's socket changes with the program, so that the loop watches an epoll(7) descriptor that holds it.
  */
 #include "net/resolve.h"
 
-#include <netdb.h>
-#include <netinet/in.h>
-#include <pthread.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <signal.h>
 #include <string.h>
-#include <sys/eventfd.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/str.h"
+#include "base/syscall.h"
+#include "net/resolve_packet.h"
 
 #define BUCKETS   512
 #define KEEP_MS   10000 /* an answer; failures and missing names a tenth of it */
-#define STACK     (256 * 1024)
-#define KNOWN_MAX 4096 /* answers kept */
+#define KNOWN_MAX 4096  /* answers kept */
+#define AGAIN_MS  1000  /* between two starts of the program */
+#define VARIABLES 3
 
 struct lookup {
         struct lookup *next_in_bucket, *next_in_queue;
@@ -37,12 +42,20 @@ struct queue {
 struct pv_resolver {
         struct lookup *bucket[BUCKETS];
         size_t n_under_way, n_known;
-        size_t threads, most_threads; /* started when there is work for one more */
-        int event;
-        pthread_mutex_t mutex; /* guards the queues */
-        pthread_cond_t asked_more;
-        struct queue asked, answered;
+        int program;
+        int ready;           /* epoll: holds the socket */
+        int socket;          /* to the program that runs; -1: none does */
+        pid_t pid;           /* its; 0 */
+        uint64_t next_start; /* not before (CLOCK_MONOTONIC, ms) */
+        uint32_t number;     /* of the last question */
+        struct {
+                uint32_t number;
+                struct lookup *lookup; /* NULL: free */
+        } asked[PV_RESOLVE_AT_ONCE];
+        struct queue queue;
 };
+
+static const struct pv_resolved failed = { .status = PV_RESOLVE_FAILED };
 
 static void put(struct queue *q, struct lookup *l)
 {
@@ -62,98 +75,188 @@ static struct lookup *take(struct queue *q)
         return l;
 }
 
-static void add_address(struct pv_resolved *answer, const struct sockaddr *sa)
+int pv_resolver_new(int program, struct pv_resolver **out, struct pv_err *err)
 {
-        struct pv_netaddr a = { { [10] = 0xff, [11] = 0xff } };
-        if (answer->n == PV_RESOLVE_ADDRESSES)
-                return;
-        if (sa->sa_family == AF_INET)
-                memcpy(a.b + 12, &((const struct sockaddr_in *)(const void *)sa)->sin_addr, 4);
-        else if (sa->sa_family == AF_INET6)
-                memcpy(a.b, &((const struct sockaddr_in6 *)(const void *)sa)->sin6_addr, 16);
-        else
-                return;
-        answer->addr[answer->n++] = a;
-}
-
-/* In a worker. The dot at the end keeps the host's search domains out: the sandbox asked for this very name. */
-static void look_up(struct lookup *l)
-{
-        struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM }, *list = NULL;
-        char absolute[PV_NETRULE_NAME_MAX + 2];
-        size_t n = strlen(l->name);
-        memcpy(absolute, l->name, n + 1);
-        if (strchr(l->name, '.'))
-                memcpy(absolute + n, ".", 2);
-        int e = getaddrinfo(absolute, NULL, &hints, &list);
-        if (e == EAI_NONAME && absolute[n] == '.')
-                e = getaddrinfo(l->name, NULL, &hints, &list); /* /etc/hosts knows it without the dot */
-        l->answer = (struct pv_resolved){ .status = PV_RESOLVE_FAILED };
-        if (e == EAI_NONAME || e == EAI_NODATA)
-                l->answer.status = PV_RESOLVE_NO_NAME;
-        if (e != 0)
-                return;
-        for (const struct addrinfo *a = list; a; a = a->ai_next)
-                add_address(&l->answer, a->ai_addr);
-        l->answer.status = l->answer.n ? PV_RESOLVE_FOUND : PV_RESOLVE_NO_NAME;
-        freeaddrinfo(list);
-}
-
-static void *work(void *arg)
-{
-        struct pv_resolver *r = arg;
-        for (;;) {
-                (void)pthread_mutex_lock(&r->mutex);
-                struct lookup *l;
-                while (!(l = take(&r->asked)))
-                        (void)pthread_cond_wait(&r->asked_more, &r->mutex);
-                (void)pthread_mutex_unlock(&r->mutex);
-                look_up(l);
-                (void)pthread_mutex_lock(&r->mutex);
-                put(&r->answered, l);
-                (void)pthread_mutex_unlock(&r->mutex);
-                (void)eventfd_write(r->event, 1);
-        }
-        return NULL;
-}
-
-int pv_resolver_new(unsigned threads, struct pv_resolver **out, struct pv_err *err)
-{
-        struct pv_resolver *r = pv_calloc(1, sizeof *r);
-        r->most_threads = threads;
-        r->asked.end = &r->asked.first;
-        r->answered.end = &r->answered.first;
-        r->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-        (void)pthread_mutex_init(&r->mutex, NULL);
-        (void)pthread_cond_init(&r->asked_more, NULL);
-        if (r->event < 0) {
-                free(r);
+        int ready = epoll_create1(EPOLL_CLOEXEC);
+        if (ready < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "start the resolver");
-        }
+        struct pv_resolver *r = pv_calloc(1, sizeof *r);
+        r->program = program;
+        r->ready = ready;
+        r->socket = -1;
+        r->queue.end = &r->queue.first;
         *out = r;
         return 0;
 }
 
-/* Most runs ask for a name or two, and many for none. False: there is no thread at all. */
-static bool have_thread(struct pv_resolver *r)
-{
-        pthread_attr_t attr;
-        pthread_t thread;
-        if (r->threads == r->most_threads || r->threads >= r->n_under_way)
-                return true;
-        (void)pthread_attr_init(&attr);
-        (void)pthread_attr_setstacksize(&attr, STACK);
-        (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-        if (pthread_create(&thread, &attr, work, r) == 0)
-                r->threads++;
-        (void)pthread_attr_destroy(&attr);
-        return r->threads > 0;
-}
-
 int pv_resolver_fd(const struct pv_resolver *r)
 {
-        return r->event;
+        return r->ready;
 }
+
+/* ---- the program ---- */
+
+/* All that the person's environment may say to a resolver (resolv.conf(5), hostname(7)). */
+static void list_variables(char *out[VARIABLES + 1])
+{
+        static const char *const names[VARIABLES] = { "RES_OPTIONS=", "LOCALDOMAIN=", "HOSTALIASES=" };
+        size_t n = 0;
+        for (size_t i = 0; i < VARIABLES; i++)
+                for (char **e = environ; *e; e++)
+                        if (strncmp(*e, names[i], strlen(names[i])) == 0) {
+                                out[n++] = *e;
+                                break;
+                        }
+        out[n] = NULL;
+}
+
+/* In the child. Nothing of the plane's goes along but the socket. */
+static _Noreturn void become_program(const struct pv_resolver *r, int socket, char **variables, pid_t plane)
+{
+        char name[] = PV_RESOLVE_PROGRAM;
+        char *argv[] = { name, NULL };
+        sigset_t none;
+        (void)sigemptyset(&none);
+        if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != plane || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+            sigprocmask(SIG_SETMASK, &none, NULL) < 0)
+                _exit(127);
+        int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+        int high = fcntl(socket, F_DUPFD_CLOEXEC, PV_RESOLVE_FD + 1);
+        int program = fcntl(r->program, F_DUPFD_CLOEXEC, PV_RESOLVE_FD + 1);
+        for (int i = 0; i < 3; i++)
+                if (dup2(null, i) < 0)
+                        _exit(127);
+        if (dup2(high, PV_RESOLVE_FD) < 0 || pv_sys_close_range(PV_RESOLVE_FD + 1, ~0U, CLOSE_RANGE_CLOEXEC) < 0)
+                _exit(127);
+        (void)fexecve(program, argv, variables);
+        _exit(127);
+}
+
+/* True when one runs then. */
+static bool have_program(struct pv_resolver *r)
+{
+        uint64_t now = pv_clock_monotonic_ms();
+        struct epoll_event readable = { .events = EPOLLIN };
+        char *variables[VARIABLES + 1];
+        int pair[2];
+        if (r->socket >= 0)
+                return true;
+        if (r->program < 0 || now < r->next_start)
+                return false;
+        r->next_start = now + AGAIN_MS;
+        if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+                return false;
+        pv_auto_fd ours = pair[0], its = pair[1];
+        list_variables(variables);
+        if (epoll_ctl(r->ready, EPOLL_CTL_ADD, ours, &readable) < 0)
+                return false;
+        pid_t plane = getpid(), pid = fork();
+        if (pid == 0)
+                become_program(r, its, variables, plane);
+        if (pid < 0)
+                return false;
+        r->pid = pid;
+        r->socket = pv_fd_steal(&ours);
+        return true;
+}
+
+/* Asks as much of the queue as may be asked at once. That the program is gone is seen where answers are read. */
+static void ask_more(struct pv_resolver *r)
+{
+        for (size_t i = 0; i < PV_RESOLVE_AT_ONCE; i++) {
+                struct lookup *l = r->asked[i].lookup ? NULL : take(&r->queue);
+                if (!l)
+                        continue;
+                struct pv_resolve_question q = { .number = ++r->number };
+                memcpy(q.name, l->name, strlen(l->name));
+                r->asked[i].lookup = l;
+                r->asked[i].number = q.number;
+                (void)send(r->socket, &q, sizeof q, MSG_DONTWAIT | MSG_NOSIGNAL);
+        }
+}
+
+/* ---- answers ---- */
+
+static void settle(struct pv_resolver *r, struct lookup *l, const struct pv_resolved *resolved)
+{
+        l->answer = *resolved;
+        struct pv_resolved answer = *resolved; /* l may be freed by what a waiter asks next */
+        l->expires_ms = pv_clock_monotonic_ms() + (answer.status == PV_RESOLVE_FOUND ? KEEP_MS : KEEP_MS / 10);
+        r->n_under_way--;
+        r->n_known++;
+        while (l->waiting) { /* under way until all were told: find() keeps it */
+                struct pv_resolve_wait *w = l->waiting;
+                l->waiting = w->next;
+                w->lookup = NULL;
+                w->done(w, &answer);
+        }
+        l->under_way = false;
+}
+
+static void end_program(struct pv_resolver *r)
+{
+        pv_fd_closep(&r->socket);
+        pv_pid_killp(&r->pid);
+}
+
+/* The program is gone, or cannot be believed. What waiters ask while they are told is asked of the next one. */
+static void fail_all(struct pv_resolver *r)
+{
+        struct queue lost = { .end = &lost.first };
+        struct lookup *l;
+        end_program(r);
+        for (size_t i = 0; i < PV_RESOLVE_AT_ONCE; i++)
+                if (r->asked[i].lookup)
+                        put(&lost, pv_steal(&r->asked[i].lookup));
+        while ((l = take(&r->queue)))
+                put(&lost, l);
+        while ((l = take(&lost)))
+                settle(r, l, &failed);
+}
+
+static bool is_well_formed(const struct pv_resolve_answer *a, size_t size)
+{
+        if (size != sizeof *a || a->answer.n > PV_RESOLVE_ADDRESSES)
+                return false;
+        switch (a->answer.status) {
+        case PV_RESOLVE_FOUND:
+                return a->answer.n > 0;
+        case PV_RESOLVE_NO_NAME:
+        case PV_RESOLVE_FAILED:
+                return a->answer.n == 0;
+        }
+        return false;
+}
+
+/* The lookup that this answers, which is asked no more; NULL: none. */
+static struct lookup *take_asked(struct pv_resolver *r, const struct pv_resolve_answer *a)
+{
+        for (size_t i = 0; i < PV_RESOLVE_AT_ONCE; i++)
+                if (r->asked[i].lookup && r->asked[i].number == a->number)
+                        return pv_steal(&r->asked[i].lookup);
+        return NULL;
+}
+
+void pv_resolver_deliver(struct pv_resolver *r)
+{
+        while (r->socket >= 0) {
+                struct pv_resolve_answer a;
+                ssize_t n = recv(r->socket, &a, sizeof a, MSG_DONTWAIT | MSG_TRUNC);
+                if (n < 0 && errno == EINTR)
+                        continue;
+                if (n < 0 && errno == EAGAIN)
+                        return;
+                struct lookup *l = n > 0 && is_well_formed(&a, (size_t)n) ? take_asked(r, &a) : NULL;
+                if (!l) {
+                        fail_all(r);
+                        return;
+                }
+                ask_more(r);
+                settle(r, l, &a.answer);
+        }
+}
+
+/* ---- questions ---- */
 
 static struct lookup **bucket_of(struct pv_resolver *r, const char *name)
 {
@@ -183,6 +286,7 @@ static struct lookup *find(struct pv_resolver *r, const char *name)
         return found;
 }
 
+/* Known at once when there is nobody to ask. */
 static struct lookup *start(struct pv_resolver *r, const char *name)
 {
         size_t n = strlen(name);
@@ -193,31 +297,28 @@ static struct lookup *start(struct pv_resolver *r, const char *name)
         struct lookup **bucket = bucket_of(r, name);
         l->next_in_bucket = *bucket;
         *bucket = l;
-        bool asked = have_thread(r);
-        if (!asked)
-                l->answer = (struct pv_resolved){ .status = PV_RESOLVE_FAILED };
-        (void)pthread_mutex_lock(&r->mutex);
-        put(asked ? &r->asked : &r->answered, l);
-        (void)pthread_cond_signal(&r->asked_more);
-        (void)pthread_mutex_unlock(&r->mutex);
-        if (!asked)
-                (void)eventfd_write(r->event, 1);
+        if (n > PV_NETRULE_NAME_MAX || !have_program(r)) {
+                settle(r, l, &failed);
+                return l;
+        }
+        put(&r->queue, l);
+        ask_more(r);
         return l;
 }
 
 void pv_resolver_ask(struct pv_resolver *r, const char *name, struct pv_resolve_wait *w)
 {
-        static const struct pv_resolved busy = { .status = PV_RESOLVE_FAILED };
         struct lookup *l = find(r, name);
         w->lookup = NULL;
         if (!l && r->n_under_way == PV_RESOLVE_WAITING) {
-                w->done(w, &busy);
+                w->done(w, &failed);
                 return;
         }
         if (!l)
                 l = start(r, name);
         if (!l->under_way) {
-                w->done(w, &l->answer);
+                struct pv_resolved answer = l->answer; /* l may be freed by what w asks next */
+                w->done(w, &answer);
                 return;
         }
         w->next = l->waiting;
@@ -239,26 +340,16 @@ void pv_resolver_forget(struct pv_resolver *r, struct pv_resolve_wait *w)
         w->lookup = NULL;
 }
 
-void pv_resolver_deliver(struct pv_resolver *r)
+void pv_resolver_free(struct pv_resolver *r)
 {
-        eventfd_t unused;
-        (void)eventfd_read(r->event, &unused);
-        for (;;) {
-                (void)pthread_mutex_lock(&r->mutex);
-                struct lookup *l = take(&r->answered);
-                (void)pthread_mutex_unlock(&r->mutex);
-                if (!l)
-                        return;
-                struct pv_resolved answer = l->answer; /* l may be freed by what a waiter asks next */
-                l->expires_ms = pv_clock_monotonic_ms() + (answer.status == PV_RESOLVE_FOUND ? KEEP_MS : KEEP_MS / 10);
-                r->n_under_way--;
-                r->n_known++;
-                while (l->waiting) { /* under way until all were told: find() keeps it */
-                        struct pv_resolve_wait *w = l->waiting;
-                        l->waiting = w->next;
-                        w->lookup = NULL;
-                        w->done(w, &answer);
+        if (!r)
+                return;
+        end_program(r);
+        for (size_t i = 0; i < BUCKETS; i++)
+                for (struct lookup *l = r->bucket[i], *next; l; l = next) {
+                        next = l->next_in_bucket;
+                        free(l);
                 }
-                l->under_way = false;
-        }
+        pv_fd_closep(&r->ready);
+        free(r);
 }

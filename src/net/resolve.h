@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Resolution outside the sandbox, by the host's own resolver (getaddrinfo(3): nsswitch, /etc/hosts, DNS), which
- * blocks: a few threads ask, the loop is told through a descriptor. Answers are kept for a short while, and one
- * question serves all who wait for the same name.
+ * Resolution outside the sandbox, by the host's own resolver (getaddrinfo(3): nsswitch, /etc/hosts, DNS), which blocks
+ * and loads what the host has configured: a program of its own asks, libexec/pvisor/pvisor-resolve, and the loop is told
+ * through a descriptor. Answers are kept for a short while, and one question serves all who wait for the same name.
  */
 #ifndef PV_NET_RESOLVE_H
 #define PV_NET_RESOLVE_H
@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "policy/netrule.h"
 
+#define PV_RESOLVE_PROGRAM   "pvisor-resolve"
 #define PV_RESOLVE_ADDRESSES 16   /* of one name, the rest is left out */
 #define PV_RESOLVE_WAITING   1024 /* names that may be under way at once; a further one fails at once */
 
@@ -37,8 +38,15 @@ struct pv_resolve_wait {
 
 struct pv_resolver; /* opaque */
 
-/* At most that many threads, each started when it is needed. */
-int pv_resolver_new(unsigned threads, struct pv_resolver **out, struct pv_err *err);
+/*
+ * program: PV_RESOLVE_PROGRAM, as a descriptor (O_PATH will do) that stays the caller's; -1: every name fails. It is started
+ * at the first question and ends with this resolver, or with the process, which must stay single-threaded. When it ends
+ * before that, or says what it may not, all who wait have failed, and a later question starts it anew, once a second at
+ * most.
+ */
+int pv_resolver_new(int program, struct pv_resolver **out, struct pv_err *err);
+/* Ends the program. Whoever waits is not called. */
+void pv_resolver_free(struct pv_resolver *r);
 /* Readable when answers are there: pv_resolver_deliver() then. */
 int pv_resolver_fd(const struct pv_resolver *r);
 /* Calls done of everyone whose answer came. done may ask again and forget others. */
