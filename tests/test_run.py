@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
@@ -28,6 +29,20 @@ def jobs(home):
 
 def job_file(home, job, name):
     return json.loads((store(home) / "jobs" / job / name).read_text())
+
+
+# ---- what it is ----
+
+def test_what_every_run_loads_is_linked_whole(pv, run, home):
+    """No loader and no library, which would cost each run more than its namespaces do."""
+    installed = Path(pv).parent.parent / "libexec" / "pvisor" / "pvisor-decide"
+    for program in (Path(pv), installed if installed.exists() else Path(pv).parent / "pvisor-decide"):
+        content = program.read_bytes()
+        if b"__asan_init" in content:
+            pytest.skip("sanitizers need the loader")
+        assert "statically linked" in run(["ldd", program], cwd=home).out
+        assert content[16:18] == b"\x03\0"  # ET_DYN: its addresses are random
+        assert b"getaddrinfo" not in content and b"getpwuid" not in content
 
 
 # ---- exit codes ----
