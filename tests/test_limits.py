@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Resource limits: each one holds, and the same act goes through without it."""
+from pathlib import Path
+
 import pytest
 
 from lib import jobs
@@ -44,6 +46,37 @@ def bundle(environment):
 def resources(bundle):
     """{limit: observation} of the newest job."""
     return lambda: {o["control"]: o for o in bundle()["executor_observations"] if o["dimension"] == "resources"}
+
+
+PID_MAX = Path("/proc/sys/kernel/pid_max")
+UNHELD = "--max-processes: nothing holds it here"
+
+
+@pytest.fixture
+def without_groups(run, pv, workspace):
+    """The run of a program under --safe where no control group can be made: root only."""
+    hide = 'mount -t tmpfs none /sys/fs/cgroup && exec "$@"'
+
+    def call(program, *options):
+        return run(["unshare", "--mount", "sh", "-c", hide, "sh", pv, "run", "-q", "--safe", *options, "--",
+                    "/usr/bin/python3", "-c", program], cwd=workspace)
+
+    return call
+
+
+@pytest.mark.root
+def test_root_without_a_control_group_is_held_or_refused(without_groups, resources):
+    """RLIMIT_NPROC does not hold root: pid_max does, where it is the pid namespace's own (Linux 6.14). The machine's own
+    setting, which root may write in any namespace, is never taken for it."""
+    before = PID_MAX.read_text()
+    assert without_groups(FORKS % 450).out == "450\n"
+    result = without_groups(FORKS % 450, "--max-processes", "20")
+    assert PID_MAX.read_text() == before
+    if result.code == 5:
+        assert result.out == "" and UNHELD in result.err and "hint: a control group" in result.err
+        return
+    assert result.code == 0 and result.out.startswith("refused") and int(result.out.split()[-1]) <= 350
+    assert "pid_max of the pid namespace" in resources()["processes"]["mechanism"]
 
 
 def test_a_fork_bomb_is_held(python, resources, is_root):

@@ -53,6 +53,7 @@ struct pv_boundary_spec {
         /* The sandbox's first process exists and waits: nothing of it has done anything yet. NULL: nobody asks. */
         void (*born)(void *ctx, pid_t init);
         void *ctx;        /* of born */
+        bool survey;      /* `doctor`: to see how far it comes, rather than to be refused */
         bool skip_probes; /* `inspect`, contained git: probes are recorded as not run */
 };
 

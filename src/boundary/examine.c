@@ -23,6 +23,7 @@
 #include "boundary/cgroup.h"
 #include "boundary/fusemount.h"
 #include "boundary/landlock.h"
+#include "boundary/limits.h"
 #include "boundary/userns.h"
 #include "policy/admit.h"
 
@@ -82,11 +83,7 @@ static int make_plan(const struct place *p, struct pv_plan **plan, struct pv_err
         char *const argv[] = { (char *)"/bin/true", NULL };
         pv_auto_strv notes = { 0 };
 
-        if (pv_admit(&request, &around, argv, plan, &notes, err) < 0)
-                return -1;
-        /* To see how far it comes, rather than to be refused. */
-        memset((*plan)->required, 0, sizeof(*plan)->required);
-        return 0;
+        return pv_admit(&request, &around, argv, plan, &notes, err);
 }
 
 static int start(const struct place *p, const struct pv_plan *plan, struct pv_observations *obs, struct pv_err *err)
@@ -97,6 +94,7 @@ static int start(const struct place *p, const struct pv_plan *plan, struct pv_ob
                                                .overlays = &overlay,
                                                .n_overlays = plan->n_roots ? 1 : 0,
                                                .scratch = p->scratch,
+                                               .survey = true,
                                                .stdio = { null, null, null } };
         struct pv_boundary *b = NULL;
         struct pv_exit end;
@@ -248,11 +246,16 @@ static void explain_fuse(struct pv_strv *fix)
                                           why.msg, why.hint));
 }
 
-static void explain_limits(struct pv_strv *fix)
+static void explain_limits(struct pv_observations *obs, struct pv_strv *fix)
 {
+        const struct pv_observation *processes = pv_observations_find(obs, PV_DIM_RESOURCES, PV_LIMIT_PROCESSES);
         const struct pv_limits limits = { .memory_bytes = UINT64_C(1) << 40, .max_processes = 30000 };
         struct pv_err ignored = PV_ERR_INIT;
         pv_auto_cgroup group = NULL;
+
+        if (processes && !processes->installed)
+                pv_strv_add(fix, "--max-processes is refused to root, whom nothing holds here: " PV_LIMITS_NO_GROUP
+                                 " or Linux 6.14 or later");
         bool made = pv_cgroup_open(&limits, &group, &ignored) == 0;
         struct pv_cgroup_effect effect = pv_cgroup_effect(group);
 
@@ -277,7 +280,7 @@ int pv_boundary_examine(struct pv_observations *obs, struct pv_strv *fix, struct
         explain_landlock(fix);
         explain_filter(&p, fix);
         explain_fuse(fix);
-        explain_limits(fix);
+        explain_limits(obs, fix);
         if (r < 0)
                 pv_strv_take(fix, pv_strf("a --safe run does not start here: %s%s%s", failure.msg,
                                           failure.hint[0] ? ": " : "", failure.hint));

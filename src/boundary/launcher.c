@@ -91,8 +91,8 @@ static int raise_walls(struct pv_launch *l, struct pv_err *err)
 
 static int apply_limits(struct pv_launch *l, struct pv_err *err)
 {
-        unsigned flags =
-                (geteuid() == 0 ? PV_LIMITS_ROOT : 0) | (l->namespaces ? PV_LIMITS_NO_CORE : PV_LIMITS_AMBIENT);
+        unsigned flags = (pv_limits_is_hosts_root() ? PV_LIMITS_ROOT : 0) |
+                         (l->namespaces ? PV_LIMITS_NO_CORE : PV_LIMITS_AMBIENT);
         return pv_limits_apply(&l->spec->plan->limits, &l->cgroup, l->pid_max, flags, l->obs, err);
 }
 
@@ -105,12 +105,18 @@ static int got_through(const struct pv_observation *o, const struct pv_probe *pr
         return -1;
 }
 
-/* Refuses the run when a required dimension is not enforced, or when a probe got through one that should hold. */
+/*
+ * Refuses the run when a required dimension is not enforced, when a probe got through one that should hold, or when
+ * nothing at all holds the processes that it was to be limited to.
+ */
 static int check_required(const struct pv_launch *l, struct pv_err *err)
 {
         const struct pv_plan *p = l->spec->plan;
-        if (l->spec->skip_probes)
+        if (l->spec->skip_probes || l->spec->survey)
                 return 0;
+        const struct pv_observation *processes = pv_observations_find(l->obs, PV_DIM_RESOURCES, PV_LIMIT_PROCESSES);
+        if (processes && !processes->installed && l->namespaces && !l->further)
+                return pv_limits_refuse_processes(err);
         for (int d = 0; d < PV_DIMENSIONS; d++) {
                 if (!p->required[d] || pv_observations_level(l->obs, (enum pv_dimension)d) == PV_LEVEL_ENFORCED)
                         continue;

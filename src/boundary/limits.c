@@ -4,9 +4,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/securebits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include "base/fd.h"
 #include "boundary/control.h"
 
@@ -16,6 +23,54 @@
  */
 #define PIDS_RESERVED 300
 #define PIDS_MOST     UINT64_C(4194304)
+/* Below /proc/sys; the second belongs to the machine in every namespace. */
+#define PID_MAX          "kernel/pid_max"
+#define MACHINES_SETTING "kernel/core_pattern"
+
+#define UNHELD_ROOT "RLIMIT_NPROC does not hold root, and this kernel has no pid_max a namespace (6.14)"
+
+int pv_limits_refuse_processes(struct pv_err *err)
+{
+        (void)pv_err_set(err, PV_ERR_UNSUPPORTED, 0, "--max-processes: nothing holds it here: " UNHELD_ROOT);
+        return pv_err_hint(err, PV_LIMITS_NO_GROUP ", or run it as an ordinary user");
+}
+
+/* In a child: can who is not the host's root write it, by the rights over the namespace alone? The exit status. */
+static int try_as_another(int sysctl)
+{
+        const uid_t another = 65534, same = (uid_t)-1;
+
+        if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP) < 0 || syscall(SYS_setresuid, same, another, same) < 0)
+                return 1;
+        return openat(sysctl, PID_MAX, O_WRONLY | O_CLOEXEC) < 0;
+}
+
+static bool owns_machine(int dir, const char *setting)
+{
+        struct stat st;
+        return geteuid() == 0 && (fstatat(dir, setting, &st, 0) < 0 || st.st_uid == 0);
+}
+
+bool pv_limits_is_hosts_root(void)
+{
+        return owns_machine(AT_FDCWD, "/proc/sys/" MACHINES_SETTING);
+}
+
+/*
+ * Whether kernel.pid_max is the namespace's. Before Linux 6.14 there is one for the whole machine, which the host's
+ * root may write in any namespace, so that for that user the right to write it proves nothing.
+ */
+static bool has_own_pid_max(int sysctl)
+{
+        int status;
+
+        if (!owns_machine(sysctl, MACHINES_SETTING))
+                return true;
+        pid_t pid = fork();
+        if (pid == 0)
+                _exit(try_as_another(sysctl));
+        return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
 
 int pv_limits_apply_namespace(const struct pv_limits *limits, int sysctl, uint64_t *pid_max, struct pv_err *err)
 {
@@ -23,11 +78,11 @@ int pv_limits_apply_namespace(const struct pv_limits *limits, int sysctl, uint64
         int len;
 
         *pid_max = 0;
-        if (limits->max_processes == 0 || limits->max_processes > PIDS_MOST - PIDS_RESERVED)
+        if (limits->max_processes == 0 || limits->max_processes > PIDS_MOST - PIDS_RESERVED || !has_own_pid_max(sysctl))
                 return 0;
 
-        pv_auto_fd fd = openat(sysctl, "kernel/pid_max", O_WRONLY | O_CLOEXEC);
-        if (fd < 0) /* before 6.14 it is the host's own, and not ours to write */
+        pv_auto_fd fd = openat(sysctl, PID_MAX, O_WRONLY | O_CLOEXEC);
+        if (fd < 0) /* the host's own */
                 return errno == EACCES || errno == EPERM || errno == ENOENT || errno == EROFS
                                ? 0
                                : pv_err_set(err, PV_ERR_SYS, errno, "open kernel.pid_max");
@@ -132,8 +187,7 @@ static int apply_processes(const struct pv_limits *limits, const struct pv_cgrou
         if (o && pid_max)
                 pv_observation_limit(o, "the first 300 processes of the run come on top");
         else if (o)
-                pv_observation_limit(
-                        o, "RLIMIT_NPROC does not hold root, and this kernel has no pid_max a namespace (6.14)");
+                pv_observation_limit(o, UNHELD_ROOT);
         return 0;
 }
 

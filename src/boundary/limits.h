@@ -13,6 +13,7 @@
 #ifndef PV_BOUNDARY_LIMITS_H
 #define PV_BOUNDARY_LIMITS_H
 
+#include <stdbool.h>
 #include "base/err.h"
 #include "boundary/cgroup.h"
 #include "evidence/observation.h"
@@ -35,6 +36,18 @@
  * namespace or no limit was asked for.
  */
 int pv_limits_apply_namespace(const struct pv_limits *limits, int sysctl, uint64_t *pid_max, struct pv_err *err);
+
+/*
+ * Whether this process is the host's root, whatever namespace it is in, whom the kernel exempts: what belongs to the
+ * machine looks like its own.
+ */
+bool pv_limits_is_hosts_root(void);
+
+/* What gives root a limit where it has none. */
+#define PV_LIMITS_NO_GROUP "a control group that may be divided: systemd-run --scope -p Delegate=yes pvisor ..."
+
+/* Says, as -1, that a limit of processes was asked for and would be none. */
+int pv_limits_refuse_processes(struct pv_err *err);
 
 enum pv_limits_flags {
         PV_LIMITS_ROOT = 1 << 0,    /* the workload is the host's root: RLIMIT_NPROC does not hold it */

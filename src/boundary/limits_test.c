@@ -145,13 +145,53 @@ static int root_processes(void *arg)
         int status;
 
         (void)arg;
-        if (enter_userns(CLONE_NEWNS | CLONE_NEWPID) < 0)
+        if ((is_host_root() ? enter_userns_of_root : enter_userns)(CLONE_NEWNS | CLONE_NEWPID) < 0)
                 return 77;
         pid_t pid = fork();
         if (pid == 0)
                 _exit(first_in_namespace());
         CHILD_CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status));
         return WEXITSTATUS(status);
+}
+
+/* The setting of the machine, which root may write in any namespace: a user namespace, but no pid namespace of its own. */
+static int machines_pid_max(void *arg)
+{
+        const struct pv_limits limits = { .max_processes = 50 };
+        struct pv_err err = PV_ERR_INIT;
+        uint64_t pid_max = 1;
+
+        (void)arg;
+        if ((is_host_root() ? enter_userns_of_root : enter_userns)(CLONE_NEWNS) < 0)
+                return 77;
+        pv_auto_fd sysctl = open("/proc/sys", O_PATH | O_CLOEXEC);
+        CHILD_CHECK(pv_limits_apply_namespace(&limits, sysctl, &pid_max, &err) == 0);
+        return pid_max == 0 ? 0 : 1;
+}
+
+static long read_pid_max(void)
+{
+        long n = -1;
+        FILE *f = fopen("/proc/sys/kernel/pid_max", "re");
+
+        if (f) {
+                if (fscanf(f, "%ld", &n) != 1)
+                        n = -1;
+                (void)fclose(f);
+        }
+        return n;
+}
+
+static void the_machines_own_setting_is_left_alone(void **state)
+{
+        (void)state;
+        long before = read_pid_max();
+        int r = in_child(machines_pid_max, NULL);
+
+        assert_int_equal(read_pid_max(), before);
+        if (r == 77)
+                skip();
+        assert_int_equal(r, 0);
 }
 
 static void anybody_is_held_by_the_pid_namespace(void **state)
@@ -212,6 +252,7 @@ int main(void)
                 cmocka_unit_test(files_and_memory_are_held),
                 cmocka_unit_test(cpu_time_ends_a_process),
                 cmocka_unit_test(a_user_is_held_by_the_namespace_count),
+                cmocka_unit_test(the_machines_own_setting_is_left_alone),
                 cmocka_unit_test(anybody_is_held_by_the_pid_namespace),
                 cmocka_unit_test(a_group_holds_all_of_it),
                 cmocka_unit_test(no_limit_needs_no_group),
