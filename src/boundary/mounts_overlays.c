@@ -27,12 +27,13 @@ static void layers_fini(struct layers *l)
                 pv_pathfd_closep(&l->o.lower[i]);
         pv_pathfd_closep(&l->o.upper);
         pv_pathfd_closep(&l->o.work);
+        pv_pathfd_closep(&l->o.place);
         free(l->o.lower);
 }
 #define auto_layers __attribute__((cleanup(layers_fini))) struct layers
-#define LAYERS_INIT                                                     \
-        {                                                               \
-                .o = {.upper = PV_PATHFD_INIT, .work = PV_PATHFD_INIT } \
+#define LAYERS_INIT                                                                              \
+        {                                                                                        \
+                .o = {.upper = PV_PATHFD_INIT, .work = PV_PATHFD_INIT, .place = PV_PATHFD_INIT } \
         }
 
 /* Takes fd. */
@@ -91,6 +92,8 @@ static int make_overlay(struct pv_mounts_build *b, struct layers *l, int *out, s
                 add_lower(l, (struct pv_pathfd){ fcntl(empty.fd, F_DUPFD_CLOEXEC, 3) });
         }
         l->o.attr = overlay_attr(b);
+        if (pv_overlayfs_needs_place(&l->o) && pv_scratch_dir(&b->scratch, 0700, &l->o.place, err) < 0)
+                return -1;
         return pv_overlayfs_mount(&l->o, out, err);
 }
 

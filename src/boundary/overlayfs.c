@@ -6,8 +6,12 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/utsname.h>
 #include "base/str.h"
+
+/* A page, its last byte a null. */
+#define MOUNT_OPTIONS_MAX 4096
 
 struct fd_path {
         char s[32];
@@ -43,12 +47,16 @@ static int fail(int fs, const char *what, struct pv_err *err)
         return pv_err_set(err, PV_ERR_SYS, sys, "%s%s", what, log);
 }
 
-/* A string of fsconfig(2) ends at 255 bytes: enough for a dozen layers. */
+static void put_lowers(struct pv_str *list, const struct pv_overlayfs *o)
+{
+        for (size_t i = 0; i < o->n_lower; i++)
+                pv_str_putf(list, "%s%s", i ? ":" : "", fd_path(o->lower[i]).s);
+}
+
 static int set_lowers_at_once(int fs, const struct pv_overlayfs *o)
 {
         pv_auto_str list = { 0 };
-        for (size_t i = 0; i < o->n_lower; i++)
-                pv_str_putf(&list, "%s%s", i ? ":" : "", fd_path(o->lower[i]).s);
+        put_lowers(&list, o);
         return fsconfig(fs, FSCONFIG_SET_STRING, "lowerdir", list.s, 0);
 }
 
@@ -100,8 +108,41 @@ static bool is_too_old(void)
                (major < 6 || (major == 6 && minor < 7));
 }
 
+/* A string of fsconfig(2) ends at 255 bytes, of which a layer takes up to 19. */
+bool pv_overlayfs_needs_place(const struct pv_overlayfs *o)
+{
+        return o->n_lower > 12 && is_too_old();
+}
+
+/* By mount(2), whose options may be as long as a page: what is mounted there, by an O_PATH descriptor. */
+static int mount_on_place(const struct pv_overlayfs *o, int *out, struct pv_err *err)
+{
+        pv_auto_str options = { 0 };
+        pv_str_putf(&options, "userxattr,lowerdir=");
+        put_lowers(&options, o);
+        if (o->upper.fd >= 0)
+                pv_str_putf(&options, ",upperdir=%s,workdir=%s,xino=on,volatile", fd_path(o->upper).s,
+                            fd_path(o->work).s);
+        if (options.len >= MOUNT_OPTIONS_MAX) /* mount(2) would cut them */
+                return pv_err_set(err, PV_ERR_UNSUPPORTED, 0, "overlayfs: %zu layers are too many before Linux 6.7",
+                                  o->n_lower);
+        unsigned long flags = (o->attr & MOUNT_ATTR_NODEV ? MS_NODEV : 0) |
+                              (o->attr & MOUNT_ATTR_NOSUID ? MS_NOSUID : 0) | (o->upper.fd < 0 ? MS_RDONLY : 0);
+        pv_auto_free char *point = pv_strf("%s/view", fd_path(o->place).s);
+        if (mkdirat(o->place.fd, "view", 0700) < 0 || mount("pvisor", point, "overlay", flags, options.s) < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "overlayfs: mount %zu layers", o->n_lower);
+        /* By its name: the descriptor of a directory does not lead to what is mounted on that. */
+        int fd = open_tree(o->place.fd, "view", OPEN_TREE_CLOEXEC);
+        if (fd < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "overlayfs: open the mount");
+        *out = fd;
+        return 0;
+}
+
 int pv_overlayfs_mount(const struct pv_overlayfs *o, int *mount, struct pv_err *err)
 {
+        if (pv_overlayfs_needs_place(o))
+                return mount_on_place(o, mount, err);
         pv_auto_fd fs = -1;
         if (create(o, is_too_old(), &fs, err) < 0)
                 return -1;
