@@ -20,6 +20,8 @@ from test_stage_conflicts import (EDITS, FILES, refused,  # noqa: F401
                                   test_what_is_unrelated_is_in_no_way)
 from test_stage_conflicts import meanwhile as meanwhile_over_any
 
+pytestmark = pytest.mark.kernel
+
 FUSE = ["--stage", "--stage-backend", "fuse"]
 PYTHON = "/usr/bin/python3"
 

@@ -11,6 +11,8 @@ import pytest
 
 from lib import tree
 
+pytestmark = pytest.mark.kernel
+
 # A little of everything that a command does to files.
 SCRIPT = r"""
 echo more >> README.md

@@ -2,13 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the suite on Debian's own kernel, in QEMU: ./dev test --kernel. docs/testing.md says how it is put together.
 
-usage: run.py BUILD-DIRECTORY [PYTEST-ARGUMENT...]
+usage: run.py BUILD-DIRECTORY [PIECE... | PYTEST-ARGUMENT...]
+
+A piece is one of PIECES; none named are all.
 
 The guest is a microvm under TCG: a nested KVM that opens is not yet one that works. Its root is this machine's, shared
 read-only over virtio-fs, so that every program the tests need is there; what is written goes to a scratch ext4 disk
 and to tmpfs. tests/kernel/guest is its init. The exit status is the guest's.
 """
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -24,10 +27,24 @@ PACKAGE = "linux-image-cloud-amd64"
 # Enough to find the root and the scratch disk, each after what it needs; the guest's modprobe loads the others.
 EARLY_MODULES = ("virtio_ring", "virtio", "virtio_mmio", "fuse", "virtiofs", "virtio_blk")
 MEMORY = "3G"
+# Without what costs an emulation time and tests nothing: a sixth less for the same work.
+CPU = "max,-la57,-smap,-smep,-avx2"
 SCRATCH_BYTES = 8 << 30  # a sparse file
+# What every start of a program opens, which through the share costs a switch to its server each time.
+PROGRAM_DIRECTORIES = ("/usr/bin", "/usr/lib/x86_64-linux-gnu", "/usr/lib/python3.11", "/usr/lib/python3", "/usr/lib/git-core")
+PROGRAMS_BYTES = 4 << 30
 WHOLE_RUN_SECONDS = int(os.environ.get("PV_KERNEL_SECONDS", "2400"))
 # What the guest says last, on a line of its own.
 EXIT_MARK = "pv-guest: exit "
+# The files with tests marked "kernel". A piece is what one invocation runs, where time is limited.
+PIECES = {
+    "boundary": ("test_platform.py", "test_limits.py", "test_control.py", "test_exec.py"),
+    "escape": ("test_escape.py",),
+    "stage": ("test_rename.py", "test_stage_layers.py", "test_watchers.py"),
+    "apply": ("test_promises.py", "test_stage_conflicts.py"),
+    "random": ("test_stage_random.py",),
+    "fuse": ("test_fuse.py",),
+}
 
 # The initramfs' only program besides busybox: mounts the shared root and hands over to the guest's init in it.
 EARLY_INIT = """#!/bin/busybox sh
@@ -96,10 +113,16 @@ def make_initramfs(unpacked, path):
                            stdout=archive, check=True)
 
 
-def default_arguments():
-    """The marked tests by the files that they are in: collecting the whole suite would take minutes in there."""
-    marked = [f"tests/{p.name}" for p in sorted((TOP / "tests").glob("test_*.py")) if "mark.kernel" in p.read_text()]
-    return ["-m", "kernel", *marked]
+def files_of(names):
+    """The arguments for pytest that these pieces are; names itself where it is no pieces."""
+    marked = {p.name for p in (TOP / "tests").glob("test_*.py") if "mark.kernel" in p.read_text()}
+    known = {name for names in PIECES.values() for name in names}
+    if marked != known:
+        fail("PIECES in tests/kernel/run.py does not list the files with marked tests: " + " ".join(sorted(marked ^ known)))
+    pieces = names or list(PIECES)
+    if not set(pieces) <= set(PIECES):
+        return names
+    return ["-m", "kernel", *(f"tests/{name}" for piece in pieces for name in PIECES[piece])]
 
 
 def make_scratch(work, build, unpacked, arguments):
@@ -116,6 +139,7 @@ def make_scratch(work, build, unpacked, arguments):
                    check=True, stdout=subprocess.DEVNULL)
     (top / "settings").write_text(
         f"modules={shlex.quote(str(unpacked))}\n"
+        f"programs=({' '.join(PROGRAM_DIRECTORIES)})\n"
         f"must_work={shlex.quote(os.environ.get('PV_MUST_WORK', ''))}\n"
         f"arguments=({' '.join(map(shlex.quote, arguments))})\n")
     disk = work / "scratch.img"
@@ -123,6 +147,23 @@ def make_scratch(work, build, unpacked, arguments):
         f.truncate(SCRATCH_BYTES)
     subprocess.run(["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=1", "-d", top, disk], check=True)
     shutil.rmtree(top)
+    return disk
+
+
+def make_programs(directory):
+    """An ext4 disk with this machine's PROGRAM_DIRECTORIES, made again when its packages have changed."""
+    disk = directory / "kernel-programs.img"
+    if disk.exists() and disk.stat().st_mtime > os.stat("/var/lib/dpkg/status").st_mtime:
+        return disk
+    print("copying this machine's programs", flush=True)
+    script = ('top=$1 disk=$2; shift 2; for d; do mkdir -p "$top$d" && mount --bind "$d" "$top$d" || exit; done; '
+              'mkfs.ext4 -q -F -O ^has_journal -d "$top" "$disk"')
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as top:
+        part = disk.with_suffix(".part")
+        with open(part, "wb") as f:
+            f.truncate(PROGRAMS_BYTES)
+        subprocess.run(["unshare", "--mount", "sh", "-c", script, "sh", top, part, *PROGRAM_DIRECTORIES], check=True)
+        part.rename(disk)
     return disk
 
 
@@ -149,13 +190,13 @@ def clock_khz():
         return next((int(float(line.split(":")[1]) * 1000) for line in f if line.startswith("cpu MHz")), 2000000)
 
 
-def boot(unpacked, work, disk, socket):
+def boot(unpacked, work, disk, programs, socket):
     """Starts the guest; its console is our pipe."""
     make_initramfs(unpacked, work / "initramfs")
     kernel = unpacked / "boot" / f"vmlinuz-{version_of(unpacked)}"
     return subprocess.Popen(
         ["qemu-system-x86_64", "-M", "microvm,acpi=on,memory-backend=mem", "-global", "virtio-mmio.force-legacy=off",
-         "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", MEMORY,
+         "-accel", "tcg,thread=multi", "-cpu", CPU, "-smp", "2", "-m", MEMORY,
          "-object", f"memory-backend-memfd,id=mem,size={MEMORY},share=on",
          "-nodefaults", "-no-user-config", "-no-reboot", "-nographic", "-serial", "stdio",
          "-kernel", str(kernel), "-initrd", str(work / "initramfs"),
@@ -164,11 +205,40 @@ def boot(unpacked, work, disk, socket):
          "-append", f"console=ttyS0 quiet nokaslr tsc_early_khz={clock_khz()} lpj=8000000 panic=-1 mitigations=off",
          "-chardev", f"socket,id=share,path={socket}", "-device", "vhost-user-fs-device,chardev=share,tag=root",
          "-drive", f"id=scratch,file={disk},format=raw,if=none,cache=unsafe", "-device", "virtio-blk-device,drive=scratch",
+         "-drive", f"id=programs,file={programs},format=raw,if=none,readonly=on", "-device", "virtio-blk-device,drive=programs",
          "-device", "virtio-rng-device"],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
 
 
-def follow(guest):
+class Times:
+    """What each half took for each file, by the clock of this machine, from the lines of pytest -v."""
+
+    LINE = re.compile(r"\[(\w+)\] tests/(\w+\.py)::.* (PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS)\b")
+
+    def __init__(self):
+        self.last, self.rows = {}, {}
+
+    def see(self, text):
+        half = re.match(r"\[(\w+)\] ", text)
+        if not half:
+            return
+        half, now, found = half[1], time.monotonic(), self.LINE.match(text)
+        if found:
+            row = self.rows.setdefault((half, found[2]), {"seconds": 0.0})
+            row[found[3]] = row.get(found[3], 0) + 1
+            row["seconds"] += now - self.last.get(half, now)
+        if found or "test session starts" in text:
+            self.last[half] = now
+
+    def report(self):
+        if self.rows:
+            print("\n| file | as | passed | failed | skipped | seconds |\n|---|---|---|---|---|---|")
+        for (half, name), row in sorted(self.rows.items(), key=lambda item: (item[0][1], item[0][0])):
+            failed = row.get("FAILED", 0) + row.get("ERROR", 0)
+            print(f"| {name} | {half} | {row.get('PASSED', 0)} | {failed} | {row.get('SKIPPED', 0)} | {row['seconds']:.0f} |")
+
+
+def follow(guest, times):
     """Prints what the guest prints until it ends; its exit status, or None when it never said one."""
     status = None
     for line in guest.stdout:
@@ -177,6 +247,7 @@ def follow(guest):
             status = int(text.removeprefix(EXIT_MARK))
         else:
             print(text, flush=True)
+            times.see(text)
     return status
 
 
@@ -192,18 +263,19 @@ def main(build, arguments):
     signal.signal(signal.SIGALRM, stop)
     signal.alarm(WHOLE_RUN_SECONDS)
     with tempfile.TemporaryDirectory(prefix="pvisor-kernel-", dir="/var/tmp") as name:
-        work, status = Path(name), None
+        work, status, times = Path(name), None, Times()
         try:
             unpacked = fetch_kernel(Path(build))
-            disk = make_scratch(work, build, unpacked, arguments or default_arguments())
+            disk = make_scratch(work, build, unpacked, files_of(arguments))
             share, socket = start_share(work)
             processes.append(share)
-            guest = boot(unpacked, work, disk, socket)
+            guest = boot(unpacked, work, disk, make_programs(Path(build)), socket)
             processes.append(guest)
-            status = follow(guest)
+            status = follow(guest, times)
         except KeyboardInterrupt:
             print("dev: test --kernel: stopped")
         finally:
+            times.report()
             for each in processes:
                 if each.poll() is None:
                     os.killpg(each.pid, signal.SIGKILL)

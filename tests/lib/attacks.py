@@ -5,23 +5,26 @@ Each attack returns when it reached what it should not reach, and raises OSError
 inside the boundary, and by the same person without one, where it must succeed (the twin): an attack that can never
 succeed proves nothing. Standard library only: inside there is nothing else.
 """
-import array
-import contextlib
-import ctypes
 import errno
-import fcntl
-import mmap
 import os
-import signal
-import socket
 import stat
-import struct
-import subprocess
 import sys
-import termios
 import time
 
-LIBC = ctypes.CDLL(None, use_errno=True)
+
+class Later:
+    """A module that is imported when it is first used: to start is most of what an attack costs."""
+
+    def __init__(self, name):
+        self.later = name
+
+    def __getattr__(self, name):
+        module = globals()[self.later] = __import__(self.later)
+        return getattr(module, name)
+
+
+array, contextlib, ctypes, fcntl, mmap = map(Later, ("array", "contextlib", "ctypes", "fcntl", "mmap"))
+signal, socket, struct, subprocess, termios = map(Later, ("signal", "socket", "struct", "subprocess", "termios"))
 ATTACKS = {}
 
 # x86-64; those above 423 are the same on all architectures.
@@ -34,6 +37,10 @@ CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWNET = 0x20000, 0x10000000, 0x40000000
 MS_RDONLY, MS_REMOUNT, MS_BIND = 1, 32, 4096
 
 
+def libc():
+    return ctypes.CDLL(None, use_errno=True)
+
+
 def attack(function):
     ATTACKS[function.__name__] = function
     return function
@@ -44,7 +51,7 @@ def call(name, *arguments):
     number = SYS[name] if isinstance(name, str) else name
     converted = [ctypes.c_char_p(a) if isinstance(a, bytes) else a if isinstance(a, ctypes.Array) else ctypes.c_long(a)
                  for a in arguments]
-    result = LIBC.syscall(ctypes.c_long(number), *converted)
+    result = libc().syscall(ctypes.c_long(number), *converted)
     if result < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return result
@@ -536,7 +543,7 @@ def terminal_input():
 
 @attack
 def terminal_input_high_bits():
-    if LIBC.ioctl(0, ctypes.c_ulong(termios.TIOCSTI | 1 << 32), b"x") < 0:
+    if libc().ioctl(0, ctypes.c_ulong(termios.TIOCSTI | 1 << 32), b"x") < 0:
         refuse(ctypes.get_errno())
     termios.tcflush(0, termios.TCIFLUSH)
 
@@ -632,7 +639,7 @@ def main():
     name, *arguments = sys.argv[1:]
     try:
         ATTACKS[name](*arguments)
-    except socket.timeout:
+    except TimeoutError:  # a socket's
         print("refused by silence")
     except OSError as e:
         print("refused", errno.errorcode.get(e.errno, e.errno))
