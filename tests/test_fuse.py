@@ -177,9 +177,9 @@ def on_overlay(temporary):
         subprocess.run(["umount", "--lazy", place], check=True)
         return
     prepared = os.environ.get("PV_TEST_FILESYSTEMS")
-    if not prepared or not (Path(prepared) / "tmpfs/overlay/overlay").is_dir():
+    if not prepared or not (Path(prepared) / "ext4/overlay/overlay").is_dir():
         pv_skip("no overlayfs that root mounted (./dev test, run as root, does)")
-    yield Path(prepared) / "tmpfs/overlay/overlay"
+    yield Path(prepared) / "ext4/overlay/overlay"
 
 
 def test_a_stage_on_an_overlay(on_overlay, make_workspace, environment, pvisor):

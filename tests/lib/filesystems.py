@@ -93,8 +93,9 @@ if __name__ == "__main__":
     places = mount_all(sys.argv[1])
     if "tmpfs" in places:
         open_fuse_device(os.path.join(places["tmpfs"], "fuse-device"))
+    if "ext4" in places:  # before Linux 6.6 tmpfs has no attributes for the stage that is to lie on it
         try:
-            places["overlay"] = mount_overlay(os.path.join(places["tmpfs"], "overlay"))
+            places["overlay"] = mount_overlay(os.path.join(places["ext4"], "overlay"))
         except OSError as e:
             print(f"no overlayfs: {e}", file=sys.stderr)
     make_foreign(os.path.join(sys.argv[1], "foreign"), sys.argv[2])
