@@ -52,6 +52,7 @@ EARLY_INIT = """#!/bin/busybox sh
 for module in {modules}; do /bin/busybox insmod /$module.ko || echo "pv-guest: no $module"; done
 /bin/busybox mount -t virtiofs -o ro root /root || {{ echo "{mark}1"; /bin/busybox poweroff -f; }}
 /bin/busybox mount -t devtmpfs dev /root/dev
+/bin/busybox umount /proc # what an initramfs leaves mounted is a proc that counts as visible
 exec /bin/busybox switch_root /root /bin/bash {guest}
 """
 
