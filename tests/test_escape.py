@@ -324,6 +324,72 @@ def test_a_directory_as_stdin_is_no_way_out(pv, environment, workspace, secret, 
         assert out == expected
 
 
+# As inetd and systemd give a service its connection. A socket stays in the network that it was made in.
+RECONNECT = """
+import ctypes, socket, sys
+s = socket.socket(fileno=0)
+if s.family == socket.AF_INET:
+    ctypes.CDLL(None).connect(0, bytes(16), 16)  # AF_UNSPEC: disconnected
+s.connect(("127.0.0.1", int(sys.argv[1])) if s.family == socket.AF_INET else sys.argv[1].encode().join([b"\\0", b""]))
+print("through")
+"""
+
+
+def inet_stream():
+    return socket.socket()
+
+
+def inet_connected():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return socket.create_connection(server.getsockname())
+
+
+def inet_datagram():
+    return socket.socket(type=socket.SOCK_DGRAM)
+
+
+def unix_datagram():
+    return socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+
+
+@pytest.mark.parametrize("made", [inet_stream, inet_connected, inet_datagram, unix_datagram])
+@pytest.mark.parametrize("options", [["--safe"], ["--strict", "--safe"], ["--stage", "--overlaynet-deny-all"],
+                                     ["--safe", "--overlaynet-allow", "example.com"]], ids=" ".join)
+def test_a_socket_as_stdin_is_no_way_to_the_hosts_network(pv, environment, workspace, options, made):
+    with contextlib.ExitStack() as stack:
+        if made is unix_datagram:
+            name = f"pvisor-test-{os.getpid()}"
+            stack.enter_context(unix_datagram()).bind("\0" + name)
+        else:
+            server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+            name = str(server.getsockname()[1])
+        program = ["/usr/bin/python3", "-c", RECONNECT, name]
+        with made() as given:
+            result = subprocess.run([pv, "run", "-q", *options, "--", *program], cwd=workspace, env=environment, stdin=given,
+                                    capture_output=True, text=True, check=False)
+        assert result.returncode == 6 and "stdin is a socket" in result.stderr and not result.stdout, result
+        with made() as given:  # directly
+            assert subprocess.run(program, stdin=given, capture_output=True, text=True, check=False).stdout == "through\n"
+
+
+def test_a_connected_unix_stream_may_be_stdin_and_stdout(pv, environment, workspace):
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        process = subprocess.Popen([pv, "run", "-q", "--safe", "--", "cat"], cwd=workspace, env=environment, stdin=theirs,
+                                   stdout=theirs)
+        ours.sendall(b"words\n")
+        ours.shutdown(socket.SHUT_WR)
+        assert process.wait(60) == 0 and ours.recv(100) == b"words\n"
+
+
+def test_a_handle_of_the_kernels_is_no_stdin(pv, environment, workspace):
+    for fd in (os.pidfd_open(os.getpid()), os.open("/proc/self/ns/net", os.O_RDONLY)):
+        result = subprocess.run([pv, "run", "-q", "--safe", "--", "true"], cwd=workspace, env=environment, stdin=fd,
+                                capture_output=True, text=True, check=False)
+        os.close(fd)
+        assert result.returncode == 6 and "handle of the kernel's" in result.stderr, result
+
+
 REOPEN = ["sh", "-c", "echo hacked 2>/dev/null > /proc/self/fd/0"]
 
 

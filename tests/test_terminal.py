@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """On a terminal everything is as without pVisor: job control, keys, sizes, full-screen programs, pipelines."""
 import shutil
+import time
 
 import pytest
 
-from conftest import pv_skip
+from conftest import IS_ROOT, pv_skip
 from lib import processes
 
 MODES = {"ambient": [], "host": ["--stage", "--filesystem", "host"], "staged": ["--stage"], "safe": ["--safe"]}
@@ -85,6 +86,10 @@ def test_ctrl_z_twice(shell):
     shell.expect("outer> ")
 
 
+def is_guarded(mode):
+    return "--filesystem" not in mode and bool(mode)
+
+
 def test_a_stopped_run_goes_on_in_the_background(shell, mode):
     # Not a shell's loop around sleep: a stop in the middle of a vfork(2) is seen by nobody, without pVisor as well.
     shell.line(f"pv {' '.join(mode)} -- python3 -c 'import time; print(\"rea\" \"dy\", flush=True); time.sleep(1.5); "
@@ -93,12 +98,25 @@ def test_a_stopped_run_goes_on_in_the_background(shell, mode):
     shell.key("z")
     shell.expect("Stopped")
     shell.line("bg")
+    if is_guarded(mode):  # it would read what is typed for the shell
+        shell.expect("the run stands still")
+        shell.line("sleep 0.2; jobs")
+        shell.expect("Stopped")
+        shell.line("fg")
+        shell.expect("finished")
+        return
     shell.expect("finished")
     shell.line("wait; echo code=$?")
     shell.expect("code=0")
 
 
 def test_a_background_run_stops_for_input_and_fg_gives_it(shell, mode):
+    if is_guarded(mode):
+        shell.line(f"pv {' '.join(mode)} -- sh -c 'read line || echo no in''put; test -t 1 && echo on a ter''minal' &")
+        shell.expect("no input\\s+on a terminal")
+        shell.line("wait; echo code=$?")
+        shell.expect("code=0")
+        return
     shell.line(f"pv {' '.join(mode)} -- sh -c 'read line; echo got $line' &")
     shell.expect("outer> ")
     shell.line("sleep 0.5; jobs")
@@ -247,3 +265,101 @@ def test_the_terminal_is_the_shells_again_afterwards(shell, mode):
     shell.key("d")
     shell.expect("outer> ")
     assert shell.process.poll() is None
+
+
+# ---- what is typed for others ----
+
+# Leaves the session, where no job control holds it back, and keeps what it reads by every way to the terminal.
+LISTENER = """
+import os, signal, threading, time
+fds = [0, 1, 2]
+for path in ("/dev/tty", "/dev/console", "/proc/self/fd/1"):
+    try:
+        fds.append(os.open(path, os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        pass
+heard = os.open("heard", os.O_WRONLY | os.O_CREAT, 0o644)
+
+def listen(fd):
+    try:
+        while data := os.read(fd, 100):
+            os.write(heard, data)
+    except OSError:
+        pass
+
+if os.fork() == 0:
+    os.setsid()
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGCONT))
+    signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)  # goes on whenever somebody stops it
+    os.write(heard, b"begun ")
+    for fd in fds:
+        threading.Thread(target=listen, args=[fd], daemon=True).start()
+    print("hear" + "ing", flush=True)
+    while True:
+        time.sleep(1)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("how", ["stopped", "started in the background", "continued in the background"])
+@pytest.mark.parametrize("mode", [["--stage"], ["--safe"]], ids=["staged", "safe"])
+def test_what_is_typed_for_the_shell_is_not_heard(shell, workspace, pvisor, mode, how):
+    (workspace / "listener.py").write_text(LISTENER)
+    start = how == "started in the background"
+    shell.line(f"pv --name ear {' '.join(mode)} -- python3 listener.py {'&' if start else ''}")
+    shell.expect("hearing")
+    if not start:
+        shell.key("z")
+        shell.expect("Stopped")
+    if how == "continued in the background":
+        shell.line("bg")
+        shell.expect("stands still")
+    for i in range(10):
+        shell.line(f"echo pass''word{i}")
+        shell.expect(f"password{i}")
+    shell.line("kill -KILL %1; wait; echo en''ded")
+    shell.expect("ended")
+    heard = pvisor("diff", "ear", cwd=workspace).out
+    assert "+begun" in heard and "word" not in heard.split("b/heard")[-1], heard
+
+
+def test_without_a_boundary_it_is_heard(shell, workspace):
+    (workspace / "listener.py").write_text(LISTENER)
+    shell.line("pv -- python3 listener.py")
+    shell.expect("hearing")
+    shell.key("z")
+    shell.expect("Stopped")
+    for i in range(100):
+        shell.line(f"echo pass''word{i}")
+        shell.line("")
+        if b"word" in (workspace / "heard").read_bytes():
+            break
+        time.sleep(0.1)
+    else:
+        raise AssertionError("nothing was heard")
+    shell.line("kill -KILL %1")
+
+
+FLAGS = """
+import fcntl, os, sys, termios
+try:
+    fcntl.ioctl(0, termios.TIOCEXCL)
+except OSError as e:
+    print(e.strerror)
+fcntl.fcntl(0, fcntl.F_SETFL, fcntl.fcntl(0, fcntl.F_GETFL) | os.O_NONBLOCK | os.O_ASYNC)
+"""
+LOOK = "import fcntl, os; os.open('/dev/tty', os.O_RDWR); print('flags %o' % fcntl.fcntl(0, fcntl.F_GETFL))"
+
+
+def test_a_run_leaves_the_terminal_usable(shell, workspace):
+    (workspace / "flags.py").write_text(FLAGS)
+    (workspace / "look.py").write_text(LOOK)
+    shell.line("python3 look.py")
+    before = shell.expect(r"flags \d+").group()
+    shell.line("pv --safe -- python3 flags.py")
+    shell.expect("not permitted")
+    shell.line("python3 look.py")
+    assert shell.expect(r"flags \d+").group() == before
+    shell.line("python3 flags.py; python3 look.py")  # directly
+    assert IS_ROOT or shell.expect(r"flags \d+|busy").group() != before

@@ -24,4 +24,9 @@ struct pv_freezer_report {
  */
 _Noreturn void pv_freezer_main(pid_t init, const pid_t *spared, unsigned timeout_ms, int channel);
 
+struct pv_boundary_watch;
+struct pv_freezer;
+/* Its channel; borrowed. For who waits for the report alone. */
+struct pv_boundary_watch *pv_freezer_watch(struct pv_freezer *z);
+
 #endif

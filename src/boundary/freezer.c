@@ -47,6 +47,11 @@ void pv_boundary_add_helper(struct pv_boundary *b, int pidfd)
         pv_fd_closep(&pidfd); /* it stands still with the others, then */
 }
 
+struct pv_boundary_watch *pv_freezer_watch(struct pv_freezer *z)
+{
+        return &z->watch;
+}
+
 static void channel_ready(struct pv_boundary_watch *w, short revents)
 {
         struct pv_freezer *z = (struct pv_freezer *)(void *)w;

@@ -60,9 +60,11 @@
 #include "base/clock.h"
 #include "base/syscall.h"
 #include "boundary/exec.h"
+#include "boundary/landlock.h"
 #include "boundary/mountinfo.h"
 #include "boundary/report.h"
 #include "boundary/root.h"
+#include "boundary/stdfds.h"
 
 pid_t pv_launch_fork(int flags, int *pidfd)
 {
@@ -187,9 +189,13 @@ static int prepare(struct pv_launch *l, struct pv_err *err)
         const struct pv_boundary_spec *s = l->spec;
         l->namespaces = namespaces_of(s->plan);
         l->b->ambient = l->namespaces == 0;
-        pv_tty_open(&l->b->tty, s->terminal && isatty(s->stdio[1]) ? PV_TTY_STDIO : 0);
-        if (channel(l->report, err) < 0 || channel(l->control, err) < 0 ||
-            pv_cgroup_open(&s->plan->limits, &l->b->cgroup, err) < 0)
+        unsigned tty_flags = (s->terminal && isatty(s->stdio[1]) ? PV_TTY_STDIO : 0) |
+                             (s->plan->filesystem == PV_FS_SANDBOX ? PV_TTY_GUARDED : 0) |
+                             (s->plan->allow_userns || pv_landlock_abi() < 1 ? PV_TTY_REOPENS : 0);
+        if (l->namespaces && pv_stdio_check(s->plan, s->stdio, err) < 0)
+                return -1;
+        if (pv_tty_open(&l->b->tty, s->stdio, tty_flags, err) < 0 || channel(l->report, err) < 0 ||
+            channel(l->control, err) < 0 || pv_cgroup_open(&s->plan->limits, &l->b->cgroup, err) < 0)
                 return -1;
         l->cgroup = pv_cgroup_effect(l->b->cgroup);
         if (!l->namespaces)
@@ -284,7 +290,9 @@ static struct pv_boundary *new_boundary(const struct pv_boundary_spec *spec)
         sigset_t set;
         pv_supervise_signals(&set);
         (void)sigprocmask(SIG_BLOCK, &set, &b->old_mask);
-        b->init_pidfd = b->control = b->tty.fd = -1;
+        b->init_pidfd = b->control = -1;
+        b->tty = (struct pv_tty)PV_TTY_INIT;
+        pv_stdio_note_flags(&b->stdio);
         for (size_t i = 0; i < PV_BOUNDARY_HELPERS; i++)
                 b->helper[i] = -1;
         b->timeout_ms = spec->plan->limits.timeout_ms;
@@ -385,6 +393,8 @@ void pv_boundary_free(struct pv_boundary *b)
         pv_cgroup_free(b->cgroup);
         pv_tty_take(&b->tty);
         pv_tty_close(&b->tty);
+        if (!b->ambient)
+                pv_stdio_restore_flags(&b->stdio);
         pv_fd_closep(&b->init_pidfd);
         pv_fd_closep(&b->control);
         for (size_t i = 0; i < PV_BOUNDARY_HELPERS; i++)

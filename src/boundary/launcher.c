@@ -32,11 +32,13 @@
 /* The first of the descriptors that live until the exec; all close-on-exec. */
 #define FD_REPORT 3
 
-static int place_stdio(const int stdio[3], struct pv_err *err)
+static int place_stdio(const struct pv_launch *l, struct pv_err *err)
 {
+        const int *instead = l->b->tty.instead;
         int high[3];
         for (int i = 0; i < 3; i++)
-                if ((high[i] = fcntl(stdio[i], F_DUPFD_CLOEXEC, FD_REPORT)) < 0)
+                if ((high[i] = fcntl(!l->further && instead[i] >= 0 ? instead[i] : l->spec->stdio[i], F_DUPFD_CLOEXEC,
+                                     FD_REPORT)) < 0)
                         return pv_err_set(err, PV_ERR_SYS, errno, "standard descriptor %d", i);
         for (int i = 0; i < 3; i++)
                 if (dup2(high[i], i) < 0)
@@ -157,7 +159,7 @@ static int become_command(struct pv_launch *l, int go, struct pv_err *err)
                 return pv_err_set(err, PV_ERR_SYS, errno, "tie the command to its init");
         if (!l->further && pv_tty_lead_group(&l->b->tty) < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "make a process group");
-        if (place_stdio(l->spec->stdio, err) < 0)
+        if (place_stdio(l, err) < 0)
                 return -1;
         if (chdir(p->cwd) < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "start in %s", p->cwd);

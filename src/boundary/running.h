@@ -8,6 +8,7 @@
 #include <sys/types.h>
 #include "boundary/boundary.h"
 #include "boundary/cgroup.h"
+#include "boundary/stdfds.h"
 #include "boundary/tty.h"
 
 /* One a command; those of commands that left something behind live on. */
@@ -19,8 +20,9 @@ struct pv_boundary {
         int control;  /* report.h */
         bool ambient; /* no namespaces: init sweeps up the command's processes, and must live to do it */
         struct pv_tty tty;
-        struct pv_cgroup *cgroup; /* or NULL */
-        sigset_t old_mask;        /* of the caller, given back when the boundary is freed */
+        struct pv_stdio_flags stdio; /* as they were */
+        struct pv_cgroup *cgroup;    /* or NULL */
+        sigset_t old_mask;           /* of the caller, given back when the boundary is freed */
         uint64_t timeout_ms, started_ms;
         int net[PV_BOUNDARY_NET_FDS]; /* of pv_boundary_network, or -1 */
         int *views;                   /* n_views descriptors or -1 */

@@ -152,10 +152,11 @@ static void refuse_user_namespaces(scmp_filter_ctx ctx)
 #endif
 }
 
-/* Input for a terminal that others read from (TIOCSTI, TIOCLINUX's selections), new line disciplines. */
+/* Input for a terminal that others read from (TIOCSTI, TIOCLINUX's selections), keeping them out of it for ever, new line disciplines. */
 static void refuse_terminal_tricks(scmp_filter_ctx ctx)
 {
         refuse_if(ctx, "ioctl", EPERM, SCMP_A1(SCMP_CMP_MASKED_EQ, LOW_32, TIOCSTI));
+        refuse_if(ctx, "ioctl", EPERM, SCMP_A1(SCMP_CMP_MASKED_EQ, LOW_32, TIOCEXCL));
         refuse_if(ctx, "ioctl", EPERM, SCMP_A1(SCMP_CMP_MASKED_EQ, LOW_32, TIOCLINUX));
         refuse_if(ctx, "ioctl", EPERM, SCMP_A1(SCMP_CMP_MASKED_EQ, LOW_32, TIOCSETD));
 }

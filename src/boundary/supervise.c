@@ -18,12 +18,15 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/log.h"
 #include "base/syscall.h"
 #include "boundary/exec.h"
+#include "boundary/freeze.h"
 #include "boundary/report.h"
 #include "boundary/running.h"
 
 #define GRACE_MS 2000 /* between TERM and KILL when the time is up */
+#define HOLD_MS  5000 /* for all of a run to stand still */
 
 struct watch {
         struct pv_boundary *b;
@@ -63,6 +66,67 @@ static void go_on(struct watch *w, bool with_terminal)
         }
 }
 
+struct hold {
+        bool told, held;
+};
+
+static void held(void *ctx, const struct pv_boundary_frozen *frozen, const struct pv_err *failure)
+{
+        struct hold *h = ctx;
+        h->told = true;
+        h->held = frozen != NULL;
+        if (failure)
+                pv_log_err(failure);
+}
+
+/*
+ * All of a guarded run, before the person's shell has the terminal again: SIGSTOP would not do, a timer can send SIGCONT.
+ * False: something does not stop, so the run stays in the foreground.
+ */
+static bool hold_still(struct pv_boundary *b)
+{
+        struct pv_err err = PV_ERR_INIT;
+        struct hold h = { .told = false };
+        if (!b->tty.guarded || b->tty.apart || b->freezer)
+                return true;
+        if (pv_boundary_freeze(b, HOLD_MS, held, &h, &err) < 0) {
+                pv_log_err(&err);
+                return false;
+        }
+        while (!h.told && b->freezer) {
+                struct pv_boundary_watch *z = pv_freezer_watch(b->freezer);
+                struct pollfd p = { .fd = z->fd, .events = POLLIN };
+                if (poll(&p, 1, -1) > 0)
+                        z->ready(z, p.revents);
+        }
+        return h.held;
+}
+
+static void say_why_not(void)
+{
+        struct pv_err why = PV_ERR_INIT;
+        (void)pv_err_set(&why, PV_ERR_STATE, 0, "in the background the run stands still: it could read what you type");
+        (void)pv_err_hint(&why, "fg resumes it; pvisor run --detach starts one that needs no terminal");
+        pv_log_err(&why);
+}
+
+/* True once it may go on; `bg` alone does not do for a guarded run. False: there is no shell that could say so. */
+static bool stop_with_group(struct pv_boundary *b, int sig)
+{
+        for (bool told = false;; told = true) {
+                sigset_t pending;
+                pv_tty_stop_with_group(sig);
+                if (pv_tty_allows(&b->tty))
+                        return true;
+                /* What resumed it is blocked and waits for the signalfd; an orphaned group was never stopped. */
+                if (sigpending(&pending) < 0 || !sigismember(&pending, SIGCONT))
+                        return false;
+                if (!told)
+                        say_why_not();
+                sig = SIGTTIN;
+        }
+}
+
 /*
  * The command stopped. Wanting the terminal while we may give it: it gets it. Else we stop as well, so that the shell
  * has a job to resume. Without a terminal nobody would: then the command stays as it is, and the time limit holds.
@@ -81,9 +145,19 @@ static void command_stopped(struct watch *w, int sig)
                 return;
         }
         bool had = b->tty.given;
+        if (!hold_still(b)) {
+                go_on(w, had);
+                return;
+        }
         pv_tty_take(&b->tty);
-        pv_tty_stop_with_group(sig);
-        go_on(w, had || wants);
+        bool back = stop_with_group(b, sig);
+        pv_boundary_thaw(b);
+        if (back) {
+                go_on(w, had || wants);
+        } else { /* nobody is left to resume it */
+                b->told_to_end = true;
+                pv_supervise_kill(b);
+        }
 }
 
 static void take_control(struct watch *w)
