@@ -321,6 +321,71 @@ def test_settings_behind_links_are_found(pvisor, agent, workspace, home):
     assert os.listdir(home / "dotfiles/claude") == ["settings.json"]
 
 
+# ---- MCP servers ----
+
+def servers(home, workspace, **more):
+    (home / ".claude.json").write_text(json.dumps({
+        "oauthAccount": {"accessToken": SECRET}, "primaryApiKey": SECRET,
+        "mcpServers": {"files": {"command": "files-server", "args": ["/srv"], "env": {"LEVEL": "debug", "FILES_TOKEN": SECRET}},
+                       "web": {"type": "http", "url": "https://mcp.example.com/mcp", "headers": {"Authorization": f"Bearer {SECRET}"}},
+                       "db": {"command": "db", "args": [f"postgres://me:{SECRET}@db/x"]}},
+        "projects": {str(workspace): {"mcpServers": {"local": {"command": "./server"}}},
+                     "/elsewhere": {"mcpServers": {"other": {"command": "x"}}}}, **more}))
+
+
+GIVEN = "for a; do case $a in --mcp-config=*) echo \"${a#--mcp-config=}\";; esac; done; cat ~/.claude.json 2>/dev/null; "
+
+
+def test_the_persons_mcp_servers_are_there_without_their_secrets(pvisor, agent, workspace, home, environment):
+    servers(home, workspace)
+    agent("claude", GIVEN + "echo \"$FILES_TOKEN\"")
+    result = pvisor("run", "--safe", "--", "claude", "-p", "hi", cwd=workspace)
+    listed, token = result.out.split("\n")[:2]
+    assert json.loads(listed) == {"mcpServers": {
+        "local": {"command": "./server"}, "files": {"command": "files-server", "args": ["/srv"], "env": {"LEVEL": "debug"}},
+        "web": {"type": "http", "url": "https://mcp.example.com/mcp"}}}
+    assert token == "" and SECRET not in result.out
+    for word in ("local", "files", "web", "db (a secret in its arguments)", "FILES_TOKEN", "--pass-env"):
+        assert word in result.err
+    assert SECRET not in result.err
+    assert subprocess.run(["grep", "-rlF", SECRET, str(jobs.store(environment))], capture_output=True).stdout == b""
+    dry = pvisor("run", "--safe", "--dry-run", "--json", "--", "claude", cwd=workspace).out
+    assert "files-server" in dry and SECRET not in dry
+
+
+def test_a_servers_variable_is_given_when_it_is_named(pvisor, agent, workspace, home, environment):
+    """From the person's environment, else from the file; by name in the list, and in no file of the job."""
+    servers(home, workspace)
+    agent("claude", GIVEN + "echo \"$FILES_TOKEN\"")
+    run = ["run", "--safe", "--pass-env", "FILES_TOKEN", "--", "claude"]
+    for env, value in ({}, SECRET), ({"FILES_TOKEN": "other"}, "other"):
+        listed, token = pvisor(*run, cwd=workspace, env=env).out.split("\n")[:2]
+        assert json.loads(listed)["mcpServers"]["files"]["env"] == {"LEVEL": "debug", "FILES_TOKEN": "${FILES_TOKEN}"}
+        assert token == value
+    assert "FILES_TOKEN" in bundle(environment)["environment"]["passed"]
+    assert subprocess.run(["grep", "-rlF", SECRET, str(jobs.store(environment))], capture_output=True).stdout == b""
+
+
+def test_nobody_else_is_given_the_servers(pvisor, agent, workspace, home):
+    servers(home, workspace)
+    for name in ("claude", "codex"):
+        agent(name, GIVEN + "echo $#")
+    for options, program in ((["--profile", "none"], "claude"), ([], "codex"), (["--profile", "claude"], "codex")):
+        out = pvisor("run", "--safe", *options, "--", program, cwd=workspace).out
+        assert "files-server" not in out and SECRET not in out
+    out = pvisor("run", "--safe", "--profile", "claude", "--", "sh", "-c", "cat ~/.claude.json", cwd=workspace, code=1).out
+    assert out == ""
+
+
+@pytest.mark.parametrize("text", [None, "{}", "{", '{"mcpServers": {"x": 7}}', "[]"])
+def test_without_servers_the_agent_starts_as_ever(pvisor, agent, workspace, home, text):
+    if text is not None:
+        (home / ".claude.json").write_text(text)
+    agent("claude", GIVEN + "echo started")
+    result = pvisor("run", "--safe", "--", "claude", cwd=workspace)
+    assert result.out == "started\n" and ("MCP" in result.err) == (text in ("{", '{"mcpServers": {"x": 7}}'))
+
+
 def test_two_runs_of_an_agent_at_once_have_one_state(pv, pvisor, agent, workspace, make_workspace, environment):
     agent("claude", "echo ready; read line; cat ~/.claude/login")
     first = subprocess.Popen([pv, "run", "-q", "--safe", "--", "claude"], cwd=workspace, env=environment,

@@ -41,6 +41,9 @@ static json_t *profile_json(const struct pv_profile *p)
         (void)json_object_set_new(j, "caches", list_json(&p->caches, "~/"));
         (void)json_object_set_new(j, "pass-env", list_json(&p->pass_env, ""));
         (void)json_object_set_new(j, "set-env", list_json(&p->set_env, ""));
+        pv_auto_free char *servers = p->servers ? pv_strf("~/%s", p->servers) : NULL;
+        (void)json_object_set_new(j, "mcp-servers", pv_json_bytes(servers));
+        (void)json_object_set_new(j, "mcp-servers-argument", pv_json_bytes(p->servers_argument));
         (void)json_object_set_new(j, "inner-sandbox", pv_json_bytes(p->inner_sandbox));
         (void)json_object_set_new(j, "inner-sandbox-arguments", list_json(&p->inner_args, ""));
         (void)json_object_set_new(j, "login", list_json(&p->login, ""));
@@ -87,6 +90,10 @@ static void put_profile(struct pv_str *out, const struct pv_profile *p)
         put_list(out, "caches", "~/", &p->caches);
         put_list(out, "is given, where set", "", &p->pass_env);
         put_list(out, "has set", "", &p->set_env);
+        if (p->servers) {
+                pv_auto_free char *text = pv_strf("those of ~/%s, without their secrets", p->servers);
+                put_row(out, "MCP servers", text);
+        }
         if (p->inner_sandbox)
                 put_row(out, "its own sandbox", p->inner_sandbox);
         put_words(out, "by the arguments", &p->inner_args);

@@ -17,6 +17,7 @@
 #include "policy/gitperson.h"
 #include "policy/grant.h"
 #include "policy/kept.h"
+#include "policy/mcp.h"
 #include "policy/network.h"
 #include "policy/outside.h"
 #include "policy/presets.h"
@@ -31,6 +32,7 @@ struct admission {
         struct pv_plan *plan;
         struct pv_workspace place;
         struct pv_profile *profile; /* or NULL */
+        struct pv_mcp servers;      /* of the agent, as its argument */
         bool home_exists;
         struct pv_strv *notes;
 };
@@ -194,6 +196,64 @@ static void switch_inner_sandbox_off(struct pv_plan *p, const struct pv_profile 
         pv_strv_add(&argv, p->argv[0]);
         for (size_t i = 0; i < profile->inner_args.n; i++)
                 pv_strv_add(&argv, profile->inner_args.v[i]);
+        for (char **arg = p->argv + 1; *arg; arg++)
+                pv_strv_add(&argv, *arg);
+        pv_plan_set_argv(p, argv.v);
+}
+
+/* "a, b and 3 more" */
+static void put_names(struct pv_str *out, const struct pv_strv *names)
+{
+        enum { SAID = 5 };
+        for (size_t i = 0; i < names->n && i < SAID; i++)
+                pv_str_putf(out, "%s%s", i ? ", " : "", names->v[i]);
+        if (names->n > SAID)
+                pv_str_putf(out, " and %zu more", names->n - SAID);
+}
+
+static void say_servers(struct admission *a)
+{
+        const struct pv_mcp *m = &a->servers;
+        pv_auto_str text = { 0 };
+        if (m->servers.n) {
+                pv_str_put(&text, "MCP servers: ");
+                put_names(&text, &m->servers);
+        }
+        if (m->left_out.n) {
+                pv_str_put(&text, text.len ? "; left out: " : "MCP servers left out: ");
+                put_names(&text, &m->left_out);
+        }
+        if (m->withheld.n) {
+                pv_str_put(&text, "; without their ");
+                put_names(&text, &m->withheld);
+                pv_str_put(&text, " (--pass-env NAME gives one)");
+        }
+        if (text.len)
+                note(a, "profile %s: %s", a->profile->name, text.s);
+}
+
+/*
+ * The agent's own servers, from a file that is hidden for what else it holds. As an argument, since the agent's state has a file
+ * of that name that is the agent's to write. Only the agent itself knows it.
+ */
+static void add_servers(struct admission *a)
+{
+        struct pv_plan *p = a->plan;
+        struct pv_err wrong = PV_ERR_INIT;
+        if (!a->profile || !a->profile->servers || a->request->no_settings ||
+            !pv_streq(base_name(p->argv[0]), a->profile->name))
+                return;
+        pv_auto_free char *path = pv_path_join(p->home, a->profile->servers);
+        if (pv_mcp_read(path, p->workspace, a->around->environment, &a->request->pass_env, &a->servers, &wrong) < 0) {
+                note(a, "profile %s: no MCP servers: %s", a->profile->name, wrong.msg);
+                return;
+        }
+        say_servers(a);
+        if (!a->servers.json)
+                return;
+        pv_auto_strv argv = { 0 };
+        pv_strv_add(&argv, p->argv[0]);
+        pv_strv_take(&argv, pv_strf("%s%s", a->profile->servers_argument, a->servers.json));
         for (char **arg = p->argv + 1; *arg; arg++)
                 pv_strv_add(&argv, *arg);
         pv_plan_set_argv(p, argv.v);
@@ -452,7 +512,12 @@ static int set_environment(struct admission *a, struct pv_err *err)
         const struct pv_strv *pass = &a->request->pass_env;
         if (pv_env_check_names(pass, err) < 0)
                 return -1;
-        pv_env_fill(a->plan, a->around->environment, pass);
+        pv_auto_strv person = { 0 };
+        for (char *const *e = a->around->environment; e && *e; e++)
+                pv_strv_add(&person, *e);
+        for (size_t i = 0; i < a->servers.variables.n; i++)
+                pv_strv_add(&person, a->servers.variables.v[i]);
+        pv_env_fill(a->plan, person.v, pass);
         for (size_t i = 0; i < pass->n; i++)
                 if (!pv_strv_has(&a->plan->env_passed, pass->v[i]))
                         note(a, "--pass-env %s: not set here, so not passed", pass->v[i]);
@@ -531,6 +596,7 @@ static int admit(struct admission *a, char *const *argv, struct pv_err *err)
                 return -1;
         add_git_ignores(a);
         add_kept(a);
+        add_servers(a);
         if (set_environment(a, err) < 0 || set_required(a->plan, err) < 0)
                 return -1;
         for (size_t i = 0; i < a->plan->n_services; i++)
@@ -550,6 +616,7 @@ int pv_admit(const struct pv_request *request, const struct pv_surroundings *aro
         int r = admit(&a, argv, err);
         pv_workspace_fini(&a.place);
         pv_profile_free(a.profile);
+        pv_mcp_fini(&a.servers);
         if (r == 0)
                 *out = pv_steal(&plan);
         return r;

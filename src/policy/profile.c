@@ -32,6 +32,8 @@ void pv_profile_free(struct pv_profile *p)
         free(p->path);
         free(p->about);
         free(p->inner_sandbox);
+        free(p->servers);
+        free(p->servers_argument);
         free(p);
 }
 
@@ -176,6 +178,8 @@ static const struct field fields[] = {
         LIST("caches", caches, add_home_path),
         LIST("pass-env", pass_env, add_name),
         LIST("set-env", set_env, add_setting),
+        TEXT("mcp-servers", servers),
+        TEXT("mcp-servers-argument", servers_argument),
         TEXT("inner-sandbox", inner_sandbox),
         LIST("inner-sandbox-arguments", inner_args, add_text),
         LIST("login", login, add_text),
@@ -211,6 +215,20 @@ static int set_field(void *ctx, const struct pv_config_field *f, struct pv_err *
         return 0;
 }
 
+/* The file may be hidden as a credential store: its servers alone are told. */
+static int check_servers(struct pv_profile *p, struct pv_err *err)
+{
+        char *rel = below_home(p->servers);
+        if (!rel)
+                return pv_err_set(err, PV_ERR_USAGE, 0, "mcp-servers: %s: a path below HOME is expected (~/...)",
+                                  p->servers);
+        free(p->servers);
+        p->servers = rel;
+        if (!p->servers_argument)
+                return pv_err_set(err, PV_ERR_USAGE, 0, "mcp-servers: mcp-servers-argument is missing");
+        return 0;
+}
+
 int pv_profile_load(const char *path, const char *name, struct pv_profile **out, struct pv_err *err)
 {
         pv_auto_profile p = pv_calloc(1, sizeof *p);
@@ -218,6 +236,8 @@ int pv_profile_load(const char *path, const char *name, struct pv_profile **out,
         p->path = pv_strdup(path);
         if (pv_config_load(path, &(struct pv_config_sink){ .set = set_field, .ctx = p }, err) < 0)
                 return -1;
+        if (p->servers && check_servers(p, err) < 0)
+                return pv_err_wrap(err, "%s", path);
         *out = pv_steal(&p);
         return 0;
 }

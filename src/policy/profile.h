@@ -25,6 +25,8 @@ struct pv_profile {
         struct pv_strv set_env;  /* NAME=VALUE; a value that starts with "~/" is a path of HOME */
         char *inner_sandbox;     /* how the agent's own sandbox is switched off, in words; or NULL */
         struct pv_strv inner_args;    /* arguments that do it, put before the person's own */
+        char *servers;                /* relative to HOME: a file that lists MCP servers (policy/mcp.h); or NULL */
+        char *servers_argument;       /* what stands before that list in an argument: "--mcp-config=" */
         struct pv_strv login;         /* the command line that logs in */
         struct pv_strv login_publish; /* [ADDR:]HOSTPORT:PORT that it waits on */
 };
