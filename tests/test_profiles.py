@@ -479,6 +479,44 @@ def test_a_program_where_runs_write_gets_no_profile_by_its_name(pvisor, agent, w
     assert "no profile" not in named.err and (place == ".claude/local" or named.out == f"{home}/.claude\n")
 
 
+def test_a_program_that_is_there_only_inside_gets_none_by_its_name(pvisor, agent, workspace, temporary, environment):
+    """In a directory of PATH that a mount or an earlier run's stage makes, before the one that the host would find."""
+    script = "echo inner ${CLAUDE_CONFIG_DIR:-none}"
+    agent("claude", script.replace("inner", "outer"))
+    (temporary / "shared").mkdir()
+    (temporary / "shared/claude").write_text(f"#!/bin/sh\n{script}\n")
+    (temporary / "shared/claude").chmod(0o755)
+    path = {"PATH": f"/tools/only/inside:{workspace}/late/bin:{environment['PATH']}"}
+    for access, out in (("write", "inner none\n"), ("stage", "inner none\n"), ("read", f"inner {environment['HOME']}/.claude\n")):
+        mount = ["--mount", f"{temporary}/shared:/tools/only/inside:{access}"]
+        result = pvisor("run", "--safe", *mount, "--", "claude", cwd=workspace, env=path)
+        assert result.out == out and ("gets no profile by its name" in result.err) == (access != "read")
+    outer = f"outer {environment['HOME']}/.claude\n"
+    assert pvisor("run", "--safe", "--", "claude", cwd=workspace, env=path).out == outer
+    # What a run staged is nowhere but in a run that goes on with it.
+    plant = f"mkdir -p late/bin; printf '#!/bin/sh\\n{script}\\n' >late/bin/claude; chmod +x late/bin/claude"
+    pvisor("run", "--safe", "--name", "planted", "--", "sh", "-c", plant, cwd=workspace)
+    again = pvisor("run", "--safe", "--continue", "planted", "--", "claude", cwd=workspace, env=path)
+    assert again.out == "inner none\n" and "gets no profile by its name" in again.err
+    assert pvisor("run", "--safe", "--", "claude", cwd=workspace, env=path).out == outer
+    # A directory of the workspace in PATH, as an activated environment has, changes nothing by itself.
+    (workspace / "late/bin").mkdir(parents=True)
+    assert pvisor("run", "--safe", "--", "claude", cwd=workspace, env=path).out == outer
+
+
+def test_a_program_that_runs_left_in_caches_or_state_gets_none_by_its_name(pvisor, agent, workspace, home, environment):
+    script = "echo inner ${CLAUDE_CONFIG_DIR:-none}"
+    agent("claude", script.replace("inner", "outer"))
+    plant = f"mkdir -p $0; printf '#!/bin/sh\\n{script}\\n' >$0/claude; chmod +x $0/claude"
+    (home / ".cache").mkdir()
+    for place in (home / ".cache/t/bin", home / ".claude/t/bin"):
+        path = {"PATH": f"{place}:{environment['PATH']}"}
+        pvisor("run", "--safe", "--profile", "claude", "--", "sh", "-c", plant, place, cwd=workspace)
+        assert not place.exists()
+        result = pvisor("run", "--safe", "--", "claude", cwd=workspace, env=path, code=None)
+        assert "gets no profile by its name" in result.err and f"{home}/.claude" not in result.out
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can mount")
 def test_the_store_is_refused_by_whatever_name_it_is_mounted(pvisor, workspace, temporary, environment):
     store, alias = jobs.store(environment), temporary / "alias"

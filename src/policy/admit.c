@@ -6,11 +6,13 @@
  */
 #include "policy/admit.h"
 
+#include <dirent.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/fd.h"
 #include "base/passwd.h"
 #include "base/path.h"
 #include "policy/env.h"
@@ -259,14 +261,52 @@ static void add_servers(struct admission *a)
         pv_plan_set_argv(p, argv.v);
 }
 
+/* What earlier runs left over the workspace and other staged directories, in a stage that is taken again. */
+static void add_layers(const struct admission *a, const struct pv_strv *staged, struct pv_backings *out)
+{
+        const char *stage = a->around->stage_dir;
+        pv_auto_free char *pattern = stage ? pv_strf("%s/roots", stage) : NULL;
+        pv_auto_dir roots = pattern ? opendir(pattern) : NULL;
+        for (struct dirent *r; roots && (r = readdir(roots));) {
+                pv_auto_free char *layers = pv_strf("%s/%s/layers", pattern, r->d_name);
+                pv_auto_dir d = r->d_name[0] == '.' ? NULL : opendir(layers);
+                for (struct dirent *l; d && (l = readdir(d));) {
+                        pv_auto_free char *layer = pv_path_join(layers, l->d_name);
+                        for (size_t i = 0; l->d_name[0] != '.' && i < staged->n; i++)
+                                pv_backings_add(out, staged->v[i], layer, false);
+                }
+        }
+}
+
+/* What runs of the agent left in its state and in the caches of the workspace. */
+static void add_kept_backings(const struct admission *a, struct pv_backings *out)
+{
+        const struct pv_plan *p = a->plan;
+        const char *store = a->around->store;
+        if (!store)
+                return;
+        pv_auto_free char *state = pv_kept_state_of(store, a->profile->name);
+        pv_auto_free char *caches = pv_kept_caches_of(store, p->workspace, a->profile->name);
+        for (size_t i = 0; i < a->profile->state.n; i++) {
+                pv_auto_free char *view = pv_path_join(p->home, a->profile->state.v[i]);
+                pv_auto_free char *src = pv_path_join(state, a->profile->state.v[i]);
+                pv_backings_add(out, view, src, false);
+        }
+        pv_auto_free char *upper = pv_path_join(caches, "upper");
+        pv_backings_add(out, p->home, upper, false);
+}
+
 /* A program that an earlier command may have put where it is would be given the agent's login by its name alone. */
 static bool may_be_planted(struct admission *a)
 {
         const struct pv_plan *p = a->plan;
         const struct pv_request *r = a->request;
-        pv_auto_strv dirs = { 0 };
+        pv_auto_strv dirs = { 0 }, staged = { 0 };
+        pv_auto_backings view = { 0 };
         pv_strv_add(&dirs, p->workspace);
+        pv_strv_add(&staged, p->workspace);
         pv_kept_list(p->home, a->profile, &dirs);
+        add_kept_backings(a, &view);
         for (size_t i = 0; i < r->mount.n; i++) {
                 struct pv_mount m = { 0 };
                 struct pv_err later = PV_ERR_INIT; /* a wrong one is refused where mounts are added */
@@ -276,9 +316,14 @@ static bool may_be_planted(struct admission *a)
                         pv_strv_add(&dirs, m.src);
                         pv_strv_add(&dirs, m.dst);
                 }
+                if (m.access == PV_MOUNT_STAGE)
+                        pv_strv_add(&staged, m.dst);
+                if (!pv_streq(m.src, m.dst))
+                        pv_backings_add(&view, m.dst, m.src, true);
                 pv_mount_fini(&m);
         }
-        const char *in = pv_profile_leads_through(p->argv[0], pv_env_get(a->around->environment, "PATH"), &dirs);
+        add_layers(a, &staged, &view);
+        const char *in = pv_profile_leads_through(p->argv[0], pv_env_get(a->around->environment, "PATH"), &dirs, &view);
         if (in)
                 note(a, "%s lies in %s%s: it gets no profile by its name (--profile %s gives it that one)", p->argv[0],
                      pv_streq(in, p->workspace) ? "the workspace" : in,

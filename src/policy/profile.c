@@ -307,22 +307,6 @@ void pv_profile_list(const struct pv_profile_places *places, struct pv_strv *nam
                 qsort(names->v, names->n, sizeof *names->v, compare_names);
 }
 
-/* The path that the program's name leads to, with a slash in it; NULL: none. */
-static char *find_program(const char *program, const char *path_list)
-{
-        if (strchr(program, '/'))
-                return pv_strdup(program);
-        for (const char *at = path_list; at && *at;) {
-                size_t n = strcspn(at, ":");
-                pv_auto_free char *dir = n ? pv_strndup(at, n) : pv_strdup(".");
-                pv_auto_free char *path = pv_path_join(dir, program);
-                at += n + (at[n] == ':');
-                if (access(path, X_OK) == 0)
-                        return pv_steal(&path);
-        }
-        return NULL;
-}
-
 static const char *place_of(const char *path, const struct pv_strv *places)
 {
         for (size_t i = 0; i < places->n; i++)
@@ -376,10 +360,82 @@ char *pv_profile_of_program(const struct pv_profile_places *places, const char *
         return pv_profile_find(places, slash ? slash + 1 : program);
 }
 
-const char *pv_profile_leads_through(const char *program, const char *path_list, const struct pv_strv *dirs)
+void pv_backings_add(struct pv_backings *b, const char *view, const char *src, bool instead)
 {
-        pv_auto_free char *path = find_program(program, path_list);
-        return path ? leads_through(path, dirs) : NULL;
+        b->v = pv_realloc(b->v, b->n + 1, sizeof *b->v);
+        b->v[b->n++] = (struct pv_backing){ .view = pv_strdup(view), .src = pv_strdup(src), .instead = instead };
+}
+
+void pv_backings_fini(struct pv_backings *b)
+{
+        for (size_t i = 0; i < b->n; i++) {
+                free(b->v[i].view);
+                free(b->v[i].src);
+        }
+        free(b->v);
+        *b = (struct pv_backings){ 0 };
+}
+
+/* An absolute directory as the view's places are named: resolved as far as the host has it. */
+static char *real_dir(const char *dir)
+{
+        pv_auto_free char *cwd = dir[0] == '/' ? pv_strdup("/") : getcwd(NULL, 0);
+        pv_auto_free char *joined = pv_path_join(cwd ? cwd : "/", dir);
+        pv_auto_free char *clean = pv_path_normalise(joined);
+        for (pv_auto_free char *at = pv_strdup(clean);;) {
+                pv_auto_free char *real = realpath(at, NULL);
+                char *slash = strrchr(at, '/');
+                if (real)
+                        return at[1] ? pv_strf("%s%s", real, clean + strlen(at)) : pv_strdup(clean);
+                slash[slash == at] = '\0';
+        }
+}
+
+/* Is the program in this directory of the view? *in: the one of dirs or of view that it leads through, or NULL. */
+static bool look_in(const char *dir, const char *program, const struct pv_strv *dirs, const struct pv_backings *view,
+                    const char **in)
+{
+        bool covered = false;
+        pv_auto_free char *real = real_dir(dir);
+        *in = NULL;
+        for (size_t i = 0; i < view->n; i++) {
+                const struct pv_backing *b = &view->v[i];
+                if (!pv_path_is_within(real, b->view))
+                        continue;
+                covered = covered || b->instead;
+                pv_auto_free char *path = pv_strf("%s%s/%s", b->src, real + strlen(b->view), program);
+                if (access(path, X_OK) < 0)
+                        continue;
+                *in = !b->instead ? b->view : leads_through(path, dirs);
+                if (!*in)
+                        *in = place_of(real, dirs);
+                return true;
+        }
+        pv_auto_free char *path = pv_path_join(dir, program);
+        if (covered || access(path, X_OK) < 0)
+                return false;
+        *in = leads_through(path, dirs);
+        return true;
+}
+
+const char *pv_profile_leads_through(const char *program, const char *path_list, const struct pv_strv *dirs,
+                                     const struct pv_backings *view)
+{
+        const char *in = NULL;
+        const char *slash = strrchr(program, '/');
+        if (slash) {
+                pv_auto_free char *dir =
+                        slash == program ? pv_strdup("/") : pv_strndup(program, (size_t)(slash - program));
+                return look_in(dir, slash + 1, dirs, view, &in) ? in : leads_through(program, dirs);
+        }
+        for (const char *at = path_list; at && *at;) {
+                size_t n = strcspn(at, ":");
+                pv_auto_free char *dir = n ? pv_strndup(at, n) : pv_strdup(".");
+                at += n + (at[n] == ':');
+                if (look_in(dir, program, dirs, view, &in))
+                        return in;
+        }
+        return NULL;
 }
 
 static void copy_list(struct pv_strv *to, const struct pv_strv *from)

@@ -67,11 +67,26 @@ void pv_profile_list(const struct pv_profile_places *places, struct pv_strv *nam
 /* The profile's file of a program by the base name of argv[0], the caller's; NULL: there is none. */
 char *pv_profile_of_program(const struct pv_profile_places *places, const char *program);
 
+/* What the command finds at a place of its view, besides or instead of what the host has there. */
+struct pv_backing {
+        char *view, *src;
+        bool instead; /* a mount covers the host's directory; else src holds what earlier commands left over it */
+};
+struct pv_backings {
+        struct pv_backing *v;
+        size_t n;
+};
+void pv_backings_add(struct pv_backings *b, const char *view, const char *src, bool instead);
+void pv_backings_fini(struct pv_backings *b);
+#define pv_auto_backings __attribute__((cleanup(pv_backings_fini))) struct pv_backings
+
 /*
- * The one of dirs (real paths) that a program, named or found in path_list, lies in, itself or a link on the way to it;
- * or NULL. Where earlier commands could write, it may be their work: it has no profile by its name.
+ * The one of dirs (real paths) that a program, named or found in path_list as the command will find it, lies in, itself or a
+ * link on the way to it; or NULL. Where earlier commands could write, it may be their work: it has no profile by its
+ * name. The result is borrowed from dirs or view.
  */
-const char *pv_profile_leads_through(const char *program, const char *path_list, const struct pv_strv *dirs);
+const char *pv_profile_leads_through(const char *program, const char *path_list, const struct pv_strv *dirs,
+                                     const struct pv_backings *view);
 
 /* What the plan keeps of it. */
 void pv_profile_put(const struct pv_profile *profile, struct pv_plan *plan);

@@ -59,6 +59,7 @@ static void test_fields(void **state)
 /* Whose profile a program is given, by how it is named and where it lies. */
 static void test_programs(void **state)
 {
+        static const struct pv_backings none = { 0 };
         struct pv_profile_places places = { 0 };
         pv_auto_free char *own = pv_path_join(top, "profiles"), *ws = pv_path_join(top, "ws");
         pv_auto_free char *bin = pv_path_join(top, "bin");
@@ -72,7 +73,7 @@ static void test_programs(void **state)
         places.own = own;
         assert_int_equal(symlink(outer, link), 0);
         assert_int_equal(symlink("../ws/link", chain), 0);
-        assert_string_equal(pv_profile_leads_through(chain, NULL, &dirs), ws); /* out of the workspace again */
+        assert_string_equal(pv_profile_leads_through(chain, NULL, &dirs, &none), ws); /* out of the workspace again */
         pv_auto_free char *first = pv_strf("%s:%s/bin", bin, ws), *second = pv_strf("%s/bin:%s", ws, bin);
         const struct {
                 const char *program, *path;
@@ -84,9 +85,43 @@ static void test_programs(void **state)
         };
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
                 pv_auto_free char *found = pv_profile_of_program(&places, cases[i].program);
-                const char *in = pv_profile_leads_through(cases[i].program, cases[i].path, &dirs);
+                const char *in = pv_profile_leads_through(cases[i].program, cases[i].path, &dirs, &none);
                 assert_int_equal(found && !in, cases[i].found);
                 assert_int_equal(in != NULL, cases[i].inside);
+        }
+}
+
+/* Directories of PATH that the command finds otherwise than the host, or that only it finds. */
+static void test_programs_of_the_view(void **state)
+{
+        pv_auto_free char *bin = pv_path_join(top, "bin"), *shared = pv_path_join(top, "shared");
+        pv_auto_free char *layer = pv_path_join(top, "layer"), *ws = pv_path_join(top, "ws");
+        free(put("bin/thing", "", 0700));
+        free(put("shared/x/thing", "", 0700));
+        free(put("layer/y/thing", "", 0700));
+        pv_auto_free char *within = pv_strf("/nowhere/x:%s", bin), *over = pv_strf("%s/y:%s", ws, bin);
+        pv_auto_free char *beside = pv_strf("/nowhere/z:%s/z:%s", ws, bin), *direct = pv_strdup("/nowhere/x/thing");
+        pv_auto_strv writable = { 0 }, readable = { 0 };
+        pv_auto_backings view = { 0 };
+        pv_strv_add(&readable, ws);
+        pv_strv_add(&writable, ws);
+        pv_strv_add(&writable, shared);
+        pv_strv_add(&writable, "/nowhere");
+        pv_backings_add(&view, "/nowhere", shared, true);
+        pv_backings_add(&view, ws, layer, false);
+        const struct {
+                const char *program, *path;
+                const struct pv_strv *dirs;
+                const char *in;
+        } cases[] = {
+                { "thing", within, &writable, shared }, { "thing", within, &readable, NULL },
+                { direct, NULL, &writable, shared },    { direct, NULL, &readable, NULL },
+                { "thing", over, &readable, ws },       { "thing", beside, &writable, NULL },
+        };
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+                const char *in = pv_profile_leads_through(cases[i].program, cases[i].path, cases[i].dirs, &view);
+                if (!in != !cases[i].in || (in && !pv_streq(in, cases[i].in)))
+                        fail_msg("%zu: %s", i, in ? in : "none");
         }
 }
 
@@ -108,6 +143,7 @@ int main(void)
                 cmocka_unit_test(test_names),
                 cmocka_unit_test(test_fields),
                 cmocka_unit_test(test_programs),
+                cmocka_unit_test(test_programs_of_the_view),
         };
         return cmocka_run_group_tests(tests, make, clear);
 }
