@@ -168,6 +168,49 @@ def test_other_mounts_are_as_before(pvisor, workspace, temporary):
                     command=["cat", f"{temporary}/data/x"]).out == "y"
 
 
+def test_without_safe_the_record_says_what_it_opens(pvisor, server, workspace, home, environment):
+    path = server(home / "agent.sock")
+    env = {"SSH_AUTH_SOCK": str(path)}
+    pvisor("run", "--stage", "--mount", f"{path}:write", "--", "true", cwd=workspace, env=env)
+    [shown] = jobs.job_dirs(environment)
+    pvisor("run", "--stage", "--", "true", cwd=workspace, env=env)
+    [other] = set(jobs.job_dirs(environment)) - {shown}
+    for job, level in ((shown, "unenforced"), (other, "enforced")):
+        levels = jobs.bundle(job)["safety"]["levels"]
+        assert levels["credentials"] == levels["sensitive_paths"] == level
+    refused = pvisor("run", "--stage", "--strict", "--mount", f"{path}:write", "--", "true", cwd=workspace, env=env, code=5)
+    assert "ssh agent" in refused.err
+
+
+# ---- the kernel's own files ----
+
+@pytest.mark.parametrize("path", ["/proc", "/proc/sys/kernel", "/sys", "/sys/kernel"])
+def test_the_kernels_own_files_are_refused(pvisor, workspace, environment, path):
+    refused = safe(pvisor, workspace, "--mount", f"{path}:/kernel:write", code=6)
+    assert "kernel's own files" in refused.err and "--i-know" in refused.err and jobs.job_dirs(environment) == []
+    refused = pvisor("run", "--stage", "--strict", "--mount", f"{path}:/kernel:write", "--", "true", cwd=workspace, code=5)
+    assert "--strict" in refused.err
+    pvisor("run", "--stage", "--mount", f"{path}:/kernel:write", "--", "ls", "/kernel", cwd=workspace)
+    levels = levels_of(environment)
+    assert levels["host_writes"] == levels["reads"] == levels["subprocesses"] == "unenforced"
+
+
+def test_the_hosts_processes_are_not_shown_for_reading_either(pvisor, workspace, environment):
+    assert "kernel's own files" in safe(pvisor, workspace, "--mount", "/proc:/kernel:read", code=6).err
+    assert jobs.job_dirs(environment) == []
+
+
+@pytest.mark.root
+def test_the_kernels_own_files_below_a_share_are_refused(run, pv, workspace, temporary):
+    system = temporary / "system"
+    (system / "proc").mkdir(parents=True)
+    (system / "etc").mkdir()
+    script = f"mount -t proc proc {system}/proc && exec {pv} run --safe --mount \"$1\" -- ls {system}"
+    for share, code in ((f"{system}:write", 6), (f"{system}/etc:write", 0)):
+        result = run(["unshare", "-m", "--propagation", "private", "sh", "-c", script, "sh", share], cwd=workspace)
+        assert result.code == code and ("kernel's own files" in result.err) == bool(code), result
+
+
 # ---- devices ----
 
 NODES = {"/dev/kmsg": {"reads"}, "/dev/net/tun": {"network"}, "/dev/loop-control": None, "/dev/mem": None, "/dev/tty1": None}

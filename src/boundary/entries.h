@@ -4,7 +4,7 @@
 #define PV_BOUNDARY_ENTRIES_H
 
 #include "base/err.h"
-#include "boundary/mountinfo.h"
+#include "base/mountinfo.h"
 #include "boundary/view.h"
 
 /*

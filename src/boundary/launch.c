@@ -61,7 +61,7 @@
 #include "base/syscall.h"
 #include "boundary/exec.h"
 #include "boundary/landlock.h"
-#include "boundary/mountinfo.h"
+#include "base/mountinfo.h"
 #include "boundary/report.h"
 #include "boundary/root.h"
 #include "boundary/stdfds.h"

@@ -19,7 +19,7 @@
 #include <sys/stat.h>
 #include "base/path.h"
 #include "base/syscall.h"
-#include "boundary/mountinfo.h"
+#include "base/mountinfo.h"
 #include "boundary/mounts_build.h"
 
 #define COPY_MAX (16u << 20) /* of a single file: more is not a configuration file */

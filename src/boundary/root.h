@@ -4,7 +4,7 @@
 #define PV_BOUNDARY_ROOT_H
 
 #include "base/err.h"
-#include "boundary/mountinfo.h"
+#include "base/mountinfo.h"
 #include "boundary/view.h"
 #include "policy/plan.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/test.h"
 
-#include "boundary/mountinfo.h"
+#include "base/mountinfo.h"
 #include "boundary/view.h"
 
 static void mountinfo_is_unescaped(void **state)

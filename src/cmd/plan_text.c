@@ -3,7 +3,7 @@
 
 #include <string.h>
 #include "base/json.h"
-#include "boundary/mountinfo.h"
+#include "base/mountinfo.h"
 #include "boundary/root.h"
 #include "cmd/jobs.h"
 

@@ -157,7 +157,7 @@ static int add_mount(struct pv_plan *plan, const char *text, char *const *enviro
         if (pv_grant_parse_mount(text, plan->home, &m, err) < 0)
                 return -1;
         if (check_mount(plan, &m, err) < 0 ||
-            (plan->safe && pv_services_check_mount(plan, &m, environment, i_know, err) < 0) ||
+            (plan->filesystem == PV_FS_SANDBOX && pv_services_check_mount(plan, &m, environment, i_know, err) < 0) ||
             (m.access == PV_MOUNT_STAGE && pv_grant_add_root(plan, PV_ROOT_MOUNT, m.src, m.dst, err) < 0)) {
                 pv_mount_fini(&m);
                 return -1;

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/mountinfo.h"
 #include "base/path.h"
 #include "policy/env.h"
 
@@ -166,29 +167,79 @@ static int refuse(const struct pv_mount *m, const char *what, const char *why, s
         return pv_err_hint(err, "leave it out; --mount %s:write --i-know shows it, recorded as unenforced", m->src);
 }
 
+/*
+ * File systems that are not files but the kernel: by their files root sets what the machine runs, whatever namespaces and
+ * capabilities it was left (core_pattern, uevent_helper, control groups). proc also shows all processes.
+ */
+static bool is_kernels(const char *type, enum pv_mount_access access)
+{
+        static const char *const types[] = { "proc",       "sysfs",    "cgroup",   "cgroup2",     "debugfs",
+                                             "tracefs",    "configfs", "efivarfs", "binfmt_misc", "bpf",
+                                             "securityfs", "pstore",   "fusectl",  "selinuxfs",   "smackfs",
+                                             "rpc_pipefs", "nfsd" };
+        for (size_t i = 0; i < (access == PV_MOUNT_WRITE ? sizeof types / sizeof *types : 1); i++)
+                if (pv_streq(type, types[i]))
+                        return true;
+        return false;
+}
+
+/* The mount that m->src lies in, and those below it, which a share takes along. */
+static int shows_the_kernel(const struct pv_mount *m, bool *out, struct pv_err *err)
+{
+        pv_auto_mountinfo table = { 0 };
+        const struct pv_mount_entry *in = NULL;
+        pv_auto_free char *real = realpath(m->src, NULL);
+        *out = false;
+        if (!real || pv_mountinfo_read(&table, err) < 0)
+                return real ? -1 : 0;
+        for (size_t i = 0; i < table.n; i++) {
+                const struct pv_mount_entry *e = &table.v[i];
+                if (pv_path_is_within(real, e->point) && (!in || strlen(e->point) >= strlen(in->point)))
+                        in = e; /* of several at one place the last is seen */
+                else if (pv_path_is_within(e->point, real))
+                        *out |= is_kernels(e->type, m->access);
+        }
+        *out |= in && is_kernels(in->type, m->access);
+        return 0;
+}
+
+/* What the mount shows is either given up, at the person's word, or refused. */
+static int judge(struct pv_plan *plan, const struct pv_mount *m, const struct pv_service *s, const char *why,
+                 bool i_know, struct pv_err *err)
+{
+        if (plan->safe && (!i_know || m->access != PV_MOUNT_WRITE))
+                return refuse(m, s->what, why, err);
+        if (m->access == PV_MOUNT_WRITE || plan->safe)
+                open_dimensions(plan, s->what, m->src, s->opens);
+        return 0;
+}
+
 int pv_services_check_mount(struct pv_plan *plan, const struct pv_mount *m, char *const *environment, bool i_know,
                             struct pv_err *err)
 {
         struct judged j = { .m = m };
-        bool known = false;
+        bool known = false, kernel = false;
         if (stat(m->src, &j.st) < 0)
                 return 0; /* the mount itself says so */
         for (size_t i = 0; i < SERVICES; i++) {
                 const struct service *s = &services[i];
+                const struct pv_service shown = { .what = (char *)s->what, .opens = s->opens };
                 if (!is_shown(plan, s, &j, environment))
                         continue;
-                if (!i_know || m->access != PV_MOUNT_WRITE)
-                        return refuse(m, s->what, s->why, err);
-                open_dimensions(plan, s->what, m->src, s->opens);
+                if (judge(plan, m, &shown, s->why, i_know, err) < 0)
+                        return -1;
                 known = true;
         }
+        if (shows_the_kernel(m, &kernel, err) < 0)
+                return -1;
+        static const struct pv_service settings = { .what = "the kernel's own files", .opens = PV_OPENS_MACHINE };
+        if (kernel &&
+            judge(plan, m, &settings, "by them root changes the machine, and sees its processes", i_know, err) < 0)
+                return -1;
+        static const struct pv_service socket = { .what = "a socket of a program outside", .opens = PV_OPENS_MACHINE };
         if (known || !S_ISSOCK(j.st.st_mode))
                 return 0;
-        if (!i_know || m->access != PV_MOUNT_WRITE)
-                return refuse(m, "a socket of a program outside", "what it does for whoever connects is not known",
-                              err);
-        open_dimensions(plan, "a socket of a program outside", m->src, PV_OPENS_MACHINE);
-        return 0;
+        return judge(plan, m, &socket, "what it does for whoever connects is not known", i_know, err);
 }
 
 void pv_services_note_variables(const struct pv_plan *plan, char *const *environment, struct pv_strv *notes)

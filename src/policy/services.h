@@ -23,8 +23,8 @@
 void pv_services_open(struct pv_plan *plan, const struct pv_service *s);
 
 /*
- * Judges a mount of a --safe run, before it is added. environment: the person's, which names sockets, too. With i_know
- * what it opens is added to plan->services. PV_ERR_POLICY otherwise.
+ * Judges a mount before it is added. environment: the person's, which names sockets, too. What it opens is added to
+ * plan->services; under --safe only with i_know, else PV_ERR_POLICY.
  */
 int pv_services_check_mount(struct pv_plan *plan, const struct pv_mount *m, char *const *environment, bool i_know,
                             struct pv_err *err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "boundary/mountinfo.h"
+#include "base/mountinfo.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -57,9 +57,13 @@ static int parse_line(char *line, struct pv_mount_entry *out)
         if (!tail)
                 return -1;
         char *super = strrchr(tail, ' ');
+        bool read_only = has_option(field[5], "ro") || (super && has_option(super + 1, "ro"));
+        tail = strchr(tail, '-') + 1;
+        tail += strspn(tail, " ");
         unescape(field[4]);
         out->point = field[4];
-        out->read_only = has_option(field[5], "ro") || (super && has_option(super + 1, "ro"));
+        out->type = strsep(&tail, " ");
+        out->read_only = read_only;
         return 0;
 }
 

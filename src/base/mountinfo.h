@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The mount table, proc_pid_mountinfo(5). */
-#ifndef PV_BOUNDARY_MOUNTINFO_H
-#define PV_BOUNDARY_MOUNTINFO_H
+#ifndef PV_BASE_MOUNTINFO_H
+#define PV_BASE_MOUNTINFO_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -9,6 +9,7 @@
 
 struct pv_mount_entry {
         char *point;    /* unescaped, seen from this process's root */
+        char *type;     /* of the file system: "ext4" */
         bool read_only; /* the mount's own flag, or its file system's */
 };
 
