@@ -4,7 +4,9 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include "base/syscall.h"
 
 void pv_pid_killp(pid_t *pid)
 {
@@ -62,6 +64,35 @@ int pv_fd_read_all(int fd, size_t max, const char *what, char **out, size_t *len
         if (len)
                 *len = have;
         return 0;
+}
+
+struct pv_fd_path pv_fd_path(int fd)
+{
+        struct pv_fd_path p;
+        (void)snprintf(p.s, sizeof p.s, "/proc/self/fd/%d", fd);
+        return p;
+}
+
+int pv_fd_chmod(int fd, mode_t mode)
+{
+        return chmod(pv_fd_path(fd).s, mode);
+}
+
+/* Range by range, between one that stays and the next. */
+int pv_fd_keep_only(const int *keep, size_t n)
+{
+        unsigned from = 3;
+        for (;;) {
+                int next = -1;
+                for (size_t i = 0; i < n; i++)
+                        if (keep[i] >= (int)from && (next < 0 || keep[i] < next))
+                                next = keep[i];
+                if (next < 0)
+                        return pv_sys_close_range(from, ~0U, 0);
+                if ((unsigned)next > from && pv_sys_close_range(from, (unsigned)next - 1, 0) < 0)
+                        return -1;
+                from = (unsigned)next + 1;
+        }
 }
 
 int pv_fd_set_cloexec(int fd, int on, struct pv_err *err)

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/types.h>
 #include <unistd.h>
 #include <dirent.h>
 #include "base/err.h"
@@ -72,6 +73,21 @@ int pv_fd_write_all(int fd, const void *buf, size_t len, const char *what, struc
  * PV_ERR_INPUT. *out is the caller's (free()).
  */
 int pv_fd_read_all(int fd, size_t max, const char *what, char **out, size_t *len, struct pv_err *err);
+
+/*
+ * "/proc/self/fd/N": a name of the open file itself, wherever it lies by now, for calls that take no descriptor or none
+ * of O_PATH. Lives as long as the expression that it is in.
+ */
+struct pv_fd_path {
+        char s[32];
+};
+struct pv_fd_path pv_fd_path(int fd);
+
+/* chmod(2) of an open file, O_PATH too. -1 with errno. */
+int pv_fd_chmod(int fd, mode_t mode);
+
+/* Closes all from 3 on but these. -1 with errno. */
+int pv_fd_keep_only(const int *keep, size_t n);
 
 /* Clears (on = 0) or sets FD_CLOEXEC. */
 int pv_fd_set_cloexec(int fd, int on, struct pv_err *err);

@@ -37,13 +37,14 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include "base/container.h"
 #include "base/syscall.h"
 
 /* A command line that the kernel would take at all, and more than any client's packet holds. */
 #define ORDER_MAX (4U << 20)
 
 struct pv_exec {
-        struct pv_boundary_watch watch; /* first; the report channel, until the exec */
+        struct pv_boundary_watch watch; /* of the report channel, until the exec */
         struct pv_boundary *b;
         unsigned number;
         bool started;
@@ -184,7 +185,7 @@ static bool read_report(struct pv_exec *x)
 
 static void report_ready(struct pv_boundary_watch *w, short revents)
 {
-        struct pv_exec *x = (struct pv_exec *)(void *)w;
+        struct pv_exec *x = PV_CONTAINER_OF(w, struct pv_exec, watch);
         (void)revents;
         if (read_report(x))
                 conclude(x);

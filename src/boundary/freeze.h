@@ -25,8 +25,8 @@ struct pv_freezer_report {
 _Noreturn void pv_freezer_main(pid_t init, const pid_t *spared, unsigned timeout_ms, int channel);
 
 struct pv_boundary_watch;
-struct pv_freezer;
+struct pv_freezing;
 /* Its channel; borrowed. For who waits for the report alone. */
-struct pv_boundary_watch *pv_freezer_watch(struct pv_freezer *z);
+struct pv_boundary_watch *pv_freezer_watch(struct pv_freezing *z);
 
 #endif

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <poll.h>
+#include "base/container.h"
 #include "base/fd.h"
 #include "base/str.h"
 #include "base/syscall.h"
@@ -12,8 +13,8 @@
 #include "boundary/freeze.h"
 #include "boundary/running.h"
 
-struct pv_freezer {
-        struct pv_boundary_watch watch; /* first; its channel */
+struct pv_freezing {
+        struct pv_boundary_watch watch; /* of its channel */
         struct pv_boundary *b;
         pid_t pid;
         pv_boundary_frozen_fn *done; /* NULL: told already */
@@ -47,14 +48,14 @@ void pv_boundary_add_helper(struct pv_boundary *b, int pidfd)
         pv_fd_closep(&pidfd); /* it stands still with the others, then */
 }
 
-struct pv_boundary_watch *pv_freezer_watch(struct pv_freezer *z)
+struct pv_boundary_watch *pv_freezer_watch(struct pv_freezing *z)
 {
         return &z->watch;
 }
 
 static void channel_ready(struct pv_boundary_watch *w, short revents)
 {
-        struct pv_freezer *z = (struct pv_freezer *)(void *)w;
+        struct pv_freezing *z = PV_CONTAINER_OF(w, struct pv_freezing, watch);
         struct pv_boundary *b = z->b;
         struct pv_freezer_report report;
         pv_boundary_frozen_fn *done = z->done;
@@ -109,7 +110,7 @@ int pv_boundary_freeze(struct pv_boundary *b, unsigned timeout_ms, pv_boundary_f
                 return pv_err_set(err, PV_ERR_SYS, errno, "freeze the job");
         if (pid == 0)
                 become_freezer(b, timeout_ms, theirs);
-        struct pv_freezer *z = pv_calloc(1, sizeof *z);
+        struct pv_freezing *z = pv_calloc(1, sizeof *z);
         z->watch = (struct pv_boundary_watch){ .fd = pv_fd_steal(&own), .events = POLLIN, .ready = channel_ready };
         z->b = b;
         z->pid = pid;
@@ -124,7 +125,7 @@ int pv_boundary_freeze(struct pv_boundary *b, unsigned timeout_ms, pv_boundary_f
 
 void pv_boundary_thaw(struct pv_boundary *b)
 {
-        struct pv_freezer *z = b->freezer;
+        struct pv_freezing *z = b->freezer;
         if (!z)
                 return;
         pv_boundary_watch_remove(b, &z->watch);

@@ -344,9 +344,7 @@ static int enter_new_root(struct pv_mounts_build *b, struct pv_err *err)
 /* The layers of masks live on inside the overlays that use them. */
 static int leave_scratch(struct pv_mounts_build *b, struct pv_err *err)
 {
-        char path[32];
-        (void)snprintf(path, sizeof path, "/proc/self/fd/%d", b->scratch.dir.fd);
-        if (umount2(path, MNT_DETACH) < 0)
+        if (umount2(pv_fd_path(b->scratch.dir.fd).s, MNT_DETACH) < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "detach the scratch file system");
         return 0;
 }

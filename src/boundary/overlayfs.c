@@ -13,17 +13,6 @@
 /* A page, its last byte a null. */
 #define MOUNT_OPTIONS_MAX 4096
 
-struct fd_path {
-        char s[32];
-};
-
-static struct fd_path fd_path(struct pv_pathfd fd)
-{
-        struct fd_path p;
-        (void)snprintf(p.s, sizeof p.s, "/proc/self/fd/%d", fd.fd);
-        return p;
-}
-
 /* The last message in the file system context's log, without its "e " and newline; "" when there is none. */
 static void read_log(int fs, char *out, size_t size)
 {
@@ -50,7 +39,7 @@ static int fail(int fs, const char *what, struct pv_err *err)
 static void put_lowers(struct pv_str *list, const struct pv_overlayfs *o)
 {
         for (size_t i = 0; i < o->n_lower; i++)
-                pv_str_putf(list, "%s%s", i ? ":" : "", fd_path(o->lower[i]).s);
+                pv_str_putf(list, "%s%s", i ? ":" : "", pv_fd_path(o->lower[i].fd).s);
 }
 
 static int set_lowers_at_once(int fs, const struct pv_overlayfs *o)
@@ -63,15 +52,15 @@ static int set_lowers_at_once(int fs, const struct pv_overlayfs *o)
 static int set_lowers_one_by_one(int fs, const struct pv_overlayfs *o)
 {
         for (size_t i = 0; i < o->n_lower; i++)
-                if (fsconfig(fs, FSCONFIG_SET_STRING, "lowerdir+", fd_path(o->lower[i]).s, 0) < 0)
+                if (fsconfig(fs, FSCONFIG_SET_STRING, "lowerdir+", pv_fd_path(o->lower[i].fd).s, 0) < 0)
                         return -1;
         return 0;
 }
 
 static int set_upper(int fs, const struct pv_overlayfs *o)
 {
-        if (fsconfig(fs, FSCONFIG_SET_STRING, "upperdir", fd_path(o->upper).s, 0) < 0 ||
-            fsconfig(fs, FSCONFIG_SET_STRING, "workdir", fd_path(o->work).s, 0) < 0)
+        if (fsconfig(fs, FSCONFIG_SET_STRING, "upperdir", pv_fd_path(o->upper.fd).s, 0) < 0 ||
+            fsconfig(fs, FSCONFIG_SET_STRING, "workdir", pv_fd_path(o->work.fd).s, 0) < 0)
                 return -1;
         /* Inode numbers of lowers, so that they stay on copy up, and the stage can tell whose directories it saw. */
         if (fsconfig(fs, FSCONFIG_SET_STRING, "xino", "on", 0) < 0)
@@ -121,14 +110,14 @@ static int mount_on_place(const struct pv_overlayfs *o, int *out, struct pv_err 
         pv_str_putf(&options, "userxattr,lowerdir=");
         put_lowers(&options, o);
         if (o->upper.fd >= 0)
-                pv_str_putf(&options, ",upperdir=%s,workdir=%s,xino=on,volatile", fd_path(o->upper).s,
-                            fd_path(o->work).s);
+                pv_str_putf(&options, ",upperdir=%s,workdir=%s,xino=on,volatile", pv_fd_path(o->upper.fd).s,
+                            pv_fd_path(o->work.fd).s);
         if (options.len >= MOUNT_OPTIONS_MAX) /* mount(2) would cut them */
                 return pv_err_set(err, PV_ERR_UNSUPPORTED, 0, "overlayfs: %zu layers are too many before Linux 6.7",
                                   o->n_lower);
         unsigned long flags = (o->attr & MOUNT_ATTR_NODEV ? MS_NODEV : 0) |
                               (o->attr & MOUNT_ATTR_NOSUID ? MS_NOSUID : 0) | (o->upper.fd < 0 ? MS_RDONLY : 0);
-        pv_auto_free char *point = pv_strf("%s/view", fd_path(o->place).s);
+        pv_auto_free char *point = pv_strf("%s/view", pv_fd_path(o->place.fd).s);
         if (mkdirat(o->place.fd, "view", 0700) < 0 || mount("pvisor", point, "overlay", flags, options.s) < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "overlayfs: mount %zu layers", o->n_lower);
         /* By its name: the descriptor of a directory does not lead to what is mounted on that. */

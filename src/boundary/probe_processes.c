@@ -225,14 +225,12 @@ int pv_attempt_reopen(const struct pv_probe_spec *spec)
 
         (void)spec;
         for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
-                char path[32];
                 struct stat st;
                 int flags = fcntl(fd, F_GETFL);
 
                 if (flags < 0 || (flags & O_ACCMODE) != O_RDONLY || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
                         continue;
-                (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-                int again = open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+                int again = open(pv_fd_path(fd).s, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
                 if (again >= 0) {
                         (void)close(again);
                         return PV_ATTEMPT_SUCCEEDED;

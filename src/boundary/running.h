@@ -35,7 +35,7 @@ struct pv_boundary {
         bool ended;                                             /* the command has: init takes no further one */
         unsigned canary_kinds;                                  /* of those that a further command's probes try */
         char *canary_parent;                                    /* or NULL */
-        struct pv_freezer *freezer;                             /* NULL: not frozen */
+        struct pv_freezing *freezer;                            /* NULL: not frozen */
         bool ending;                                            /* by pv_boundary_end(), as `end` */
         enum pv_end end;
         bool told_to_end; /* the end is somebody's wish, not the command's */

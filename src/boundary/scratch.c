@@ -80,7 +80,5 @@ int pv_scratch_clone(struct pv_pathfd dir, unsigned attr, int *mount, struct pv_
 
 bool pv_scratch_takes_xattrs(const struct pv_scratch *s)
 {
-        char path[32];
-        (void)snprintf(path, sizeof path, "/proc/self/fd/%d", s->dir.fd);
-        return setxattr(path, "user.pvisor", "", 0, 0) == 0;
+        return setxattr(pv_fd_path(s->dir.fd).s, "user.pvisor", "", 0, 0) == 0;
 }

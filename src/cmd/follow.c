@@ -33,12 +33,10 @@ void pv_follow_close(struct pv_follow *f)
 
 int pv_follow_file(struct pv_follow *f, int dir, const char *name)
 {
-        char path[64];
         pv_auto_fd fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
         if (fd < 0)
                 return -1;
-        (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-        if (inotify_add_watch(f->inotify, path, IN_MODIFY) < 0)
+        if (inotify_add_watch(f->inotify, pv_fd_path(fd).s, IN_MODIFY) < 0)
                 return -1;
         off_t data = lseek(fd, 0, SEEK_DATA); /* the oldest output may have been let go of */
         if (data < 0)

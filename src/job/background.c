@@ -20,23 +20,6 @@ static bool is_kept(const int *keep, size_t n, int fd)
         return false;
 }
 
-/* Closes all from 3 on but these, range by range. */
-static int close_others(const int *keep, size_t n)
-{
-        unsigned from = 3;
-        for (;;) {
-                int next = -1;
-                for (size_t i = 0; i < n; i++)
-                        if (keep[i] >= (int)from && (next < 0 || keep[i] < next))
-                                next = keep[i];
-                if (next < 0)
-                        return pv_sys_close_range(from, ~0U, 0);
-                if ((unsigned)next > from && pv_sys_close_range(from, (unsigned)next - 1, 0) < 0)
-                        return -1;
-                from = (unsigned)next + 1;
-        }
-}
-
 static void settle_down(const int *keep, size_t n, pid_t parent)
 {
         sigset_t none;
@@ -45,7 +28,7 @@ static void settle_down(const int *keep, size_t n, pid_t parent)
         for (int fd = 0; fd <= 2; fd++)
                 if (null < 0 || is_kept(keep, n, fd) || dup2(null, fd) < 0)
                         _exit(1);
-        if (close_others(keep, n) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent)
+        if (pv_fd_keep_only(keep, n) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent)
                 _exit(1);
         (void)sigprocmask(SIG_SETMASK, &none, NULL);
         (void)setpriority(PRIO_PROCESS, 0, 19);

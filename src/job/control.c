@@ -33,13 +33,14 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include "base/container.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/syscall.h"
 #include "job/control_packet.h"
 
 struct pv_control_connection {
-        struct pv_boundary_watch watch; /* first: the one is the other */
+        struct pv_boundary_watch watch;
         struct pv_control *server;
         const struct pv_control_keeper *keeper; /* NULL: not kept */
         void *own;
@@ -49,7 +50,7 @@ struct pv_control_connection {
 };
 
 struct pv_control {
-        struct pv_boundary_watch listener; /* first */
+        struct pv_boundary_watch listener;
         int job_dir;
         struct pv_control_job job; /* job.boundary is NULL until it is served */
         struct pv_control_connection *connections[PV_CONTROL_CONNECTIONS_MAX];
@@ -193,7 +194,7 @@ static int serve_packet(struct pv_control_connection *c, struct pv_err *err)
 
 static void connection_ready(struct pv_boundary_watch *w, short revents)
 {
-        struct pv_control_connection *c = (struct pv_control_connection *)(void *)w;
+        struct pv_control_connection *c = PV_CONTAINER_OF(w, struct pv_control_connection, watch);
         pv_auto_control_packet packet = PV_CONTROL_PACKET_INIT;
         struct pv_err err = PV_ERR_INIT;
         if (c->ending) {
@@ -258,7 +259,7 @@ static void take_connection(struct pv_control *s, int fd)
 
 static void listener_ready(struct pv_boundary_watch *w, short revents)
 {
-        struct pv_control *s = (struct pv_control *)(void *)w;
+        struct pv_control *s = PV_CONTAINER_OF(w, struct pv_control, listener);
         int fd = accept4(w->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         (void)revents;
         if (fd >= 0)

@@ -11,6 +11,7 @@
 #include <poll.h>
 #include <string.h>
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/json.h"
 #include "job/network_internal.h"
 #include "job/verbs.h"
@@ -87,7 +88,7 @@ static void take_answer(struct pv_run_grants *g, const struct pv_err *failure)
 
 static void answers_ready(struct pv_boundary_watch *watch, short revents)
 {
-        struct pv_run_grants *g = (struct pv_run_grants *)watch; /* its first member */
+        struct pv_run_grants *g = PV_CONTAINER_OF(watch, struct pv_run_grants, watch);
         struct pv_err err = PV_ERR_INIT;
         pv_auto_json answer = NULL;
         int passed = -1;

@@ -12,7 +12,6 @@
 #include <sys/wait.h>
 #include "base/log.h"
 #include "base/place.h"
-#include "base/syscall.h"
 #include "boundary/caps.h"
 #include "job/network_internal.h"
 #include "net/resolve.h"
@@ -120,28 +119,14 @@ int pv_run_network_prepare(struct pv_run_network *n, struct pv_plan *plan, struc
         return check_host_ports(plan, err) < 0 ? -1 : open_publications(n, err);
 }
 
-static int compare_ints(const void *a, const void *b)
-{
-        return *(const int *)a - *(const int *)b;
-}
-
 /* The stage's lock and the job's must not live on in the plane, nor the person's terminal and pipes. */
-static int close_all_but(int *keep, size_t n)
+static int close_all_but(const int *keep, size_t n)
 {
-        unsigned next = 3;
         int null = open("/dev/null", O_RDWR | O_CLOEXEC);
         for (int i = 0; i < 3; i++)
                 if (dup2(null, i) < 0)
                         return -1;
-        qsort(keep, n, sizeof *keep, compare_ints);
-        for (size_t i = 0; i < n; i++) {
-                if (keep[i] < (int)next)
-                        continue;
-                if ((unsigned)keep[i] > next && pv_sys_close_range(next, (unsigned)keep[i] - 1, 0) < 0)
-                        return -1;
-                next = (unsigned)keep[i] + 1;
-        }
-        return pv_sys_close_range(next, ~0U, 0);
+        return pv_fd_keep_only(keep, n);
 }
 
 /*

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/timerfd.h>
+#include "base/container.h"
 #include "base/fd.h"
 #include "base/str.h"
 #include "git/ask.h"
@@ -88,7 +89,7 @@ static int note(struct pv_stage *s)
 
 static void ready(struct pv_boundary_watch *watch, short revents)
 {
-        struct pv_noter *n = (struct pv_noter *)(void *)((char *)watch - offsetof(struct pv_noter, watch));
+        struct pv_noter *n = PV_CONTAINER_OF(watch, struct pv_noter, watch);
         const int keep[] = { pv_stage_dirfd(n->stage).fd, pv_stage_target(n->stage, 0).fd };
         (void)revents;
         pv_fd_closep(&watch->fd);

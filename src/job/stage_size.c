@@ -9,6 +9,7 @@
 #include <sys/timerfd.h>
 #include <sys/vfs.h>
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/fd.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -30,9 +31,6 @@ struct pv_stage_size {
         uint64_t used, used_before;    /* bytes of the file system in use: at its start; at the last look */
         bool measured, told;
 };
-
-#define OWNER(member_, watch_) \
-        ((struct pv_stage_size *)(void *)((char *)(watch_)-offsetof(struct pv_stage_size, member_)))
 
 static uint64_t used_now(const struct pv_stage_size *w)
 {
@@ -97,7 +95,7 @@ static void keep(const struct pv_stage_size *w)
 
 static void take_result(struct pv_boundary_watch *watch, short revents)
 {
-        struct pv_stage_size *w = OWNER(result, watch);
+        struct pv_stage_size *w = PV_CONTAINER_OF(watch, struct pv_stage_size, result);
         uint64_t bytes = 0;
         ssize_t n = read(w->result.fd, &bytes, sizeof bytes);
         (void)revents;
@@ -130,7 +128,7 @@ static bool is_due(const struct pv_stage_size *w)
 
 static void tick(struct pv_boundary_watch *watch, short revents)
 {
-        struct pv_stage_size *w = OWNER(timer, watch);
+        struct pv_stage_size *w = PV_CONTAINER_OF(watch, struct pv_stage_size, timer);
         uint64_t n;
         (void)revents;
         if (read(w->timer.fd, &n, sizeof n) == sizeof n && w->child <= 0 && is_due(w))

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/epoll.h>
+#include "base/container.h"
 #include "base/err.h"
 
 /* A descriptor that is watched. Embedded in its owner, which outlives the watch. */
@@ -20,8 +21,6 @@ struct pv_loop {
         bool ended;
         uint64_t now_us; /* CLOCK_MONOTONIC at the start of this turn */
 };
-
-#define PV_CONTAINER_OF(pointer, type, member) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 
 int pv_loop_init(struct pv_loop *l, struct pv_err *err);
 void pv_loop_fini(struct pv_loop *l);

@@ -31,12 +31,11 @@ void pv_abandoned_fini(struct pv_abandoned *a)
 /* The absolute path of what is there; NULL: nothing is. */
 static char *absolute(const struct pv_place *at)
 {
-        char proc[32], dir[PATH_MAX];
+        char dir[PATH_MAX];
         struct pv_ident have;
         if (pv_ident_read(at->dirfd, at->name, &have, NULL) < 0 || have.mode == 0)
                 return NULL;
-        (void)snprintf(proc, sizeof proc, "/proc/self/fd/%d", at->dirfd);
-        ssize_t n = readlink(proc, dir, sizeof dir - 1);
+        ssize_t n = readlink(pv_fd_path(at->dirfd).s, dir, sizeof dir - 1);
         if (n < 0)
                 return NULL;
         dir[n] = '\0';

@@ -52,8 +52,8 @@ static bool open_up(struct pv_stage *s, size_t root, size_t layer, const char *p
 {
         struct stat st;
         pv_auto_fd fd = pv_path_openat(pv_layer_fd(s, root, layer), path, O_PATH | O_DIRECTORY, 0);
-        pv_auto_free char *proc = pv_strf("/proc/self/fd/%d", fd);
-        if (fd < 0 || fstat(fd, &st) < 0 || (st.st_mode & 0700) == 0700 || chmod(proc, (st.st_mode & 07777) | 0700) < 0)
+        if (fd < 0 || fstat(fd, &st) < 0 || (st.st_mode & 0700) == 0700 ||
+            pv_fd_chmod(fd, (st.st_mode & 07777) | 0700) < 0)
                 return false;
         opened->dir = pv_realloc(opened->dir, opened->n + 1, sizeof *opened->dir);
         opened->dir[opened->n++] = (struct pv_opened_dir){ root, layer, pv_strdup(path), st.st_mode & 07777 };
@@ -138,7 +138,8 @@ static bool is_copied(const char *attr)
 /* Attributes of the target's directory, ACLs among them, for the upper that stands for it in the view. */
 static int copy_xattrs(int from, int to)
 {
-        pv_auto_free char *src = pv_strf("/proc/self/fd/%d", from), *dst = pv_strf("/proc/self/fd/%d", to);
+        const struct pv_fd_path source = pv_fd_path(from), destination = pv_fd_path(to);
+        const char *src = source.s, *dst = destination.s;
         pv_auto_free char *names = pv_realloc(NULL, XATTR_MAX, 1), *value = NULL;
         ssize_t n = listxattr(dst, names, XATTR_MAX);
         for (const char *a = names; n > 0 && a < names + n; a += strlen(a) + 1)

@@ -118,14 +118,6 @@ static int take_access(const struct pv_item *it, const struct pv_place *at, uint
         return pv_err_set(err, PV_ERR_SYS, errno, "restore the mode of %s", it->path);
 }
 
-/* chmod of what an O_PATH descriptor is, wherever it lies by now: by name it could be the host's next version. */
-static int chmod_fd(int fd, uint32_t mode)
-{
-        char path[32];
-        (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-        return chmod(path, mode & 07777);
-}
-
 /*
  * What goes in, held open over the move where its mode or ctime must be set afterwards: a directory that was opened up
  * gets its mode back, and the ctime must lie after this moment, or a job that runs on this target would not see that
@@ -168,7 +160,7 @@ static int release_incoming(struct pv_engine *e, const struct pv_item *it, struc
                 e->bump = st.st_ctim.tv_sec == in->ctime.tv_sec && st.st_ctim.tv_nsec == in->ctime.tv_nsec;
                 e->bump_known = true;
         }
-        if ((it->flags & PV_ITEM_OPEN_IN || e->bump) && chmod_fd(in->fd, it->in.mode) < 0)
+        if ((it->flags & PV_ITEM_OPEN_IN || e->bump) && pv_fd_chmod(in->fd, it->in.mode & 07777) < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "set the mode of %s", it->path);
         return 0;
 }

@@ -111,12 +111,11 @@ static int open_up(int dirfd, const char *name, mode_t mode, int *restore)
         pv_auto_fd path = openat(dirfd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (path < 0)
                 return -1;
-        pv_auto_free char *proc = pv_strf("/proc/self/fd/%d", path);
-        if (chmod(proc, (mode & 07777) | 0700) < 0)
+        if (pv_fd_chmod(path, (mode & 07777) | 0700) < 0)
                 return -1;
         int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (fd < 0)
-                (void)chmod(proc, mode & 07777);
+                (void)pv_fd_chmod(path, mode & 07777);
         else
                 *restore = (int)(mode & 07777);
         return fd;
