@@ -273,6 +273,12 @@ def test_keys_are_the_commands(exec_terminal):
     assert t.wait() == 5
 
 
+def test_it_ends_though_its_terminal_is_written_to_for_ever(exec_terminal):
+    """By what the command left in the background, which Ctrl-C does not reach."""
+    t = exec_terminal("sh", "-c", "trap '' HUP; yes & exit 3")
+    assert t.wait() == 3
+
+
 def test_the_terminal_is_given_back(background, terminal, pv, workspace):
     background("--safe", "--", *SLEEP)
     t = terminal(["bash", "--norc", "-i"], cwd=workspace, env={"PS1": "outer> "})

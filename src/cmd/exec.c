@@ -10,8 +10,12 @@
 #include "job/exec.h"
 #include "job/run.h"
 
-/* After the command's end, what its terminal still has to say comes within that time, or is somebody else's. */
-#define LAST_WORDS_MS 50
+/*
+ * After the command's end: what is still in its terminal or pipes comes within that time, and is not more than these
+ * bytes. The rest is somebody else's, who may go on writing for ever.
+ */
+#define LAST_WORDS_MS  50
+#define LAST_WORDS_MAX (1U << 20)
 
 struct session {
         struct pv_terminal terminal;
@@ -121,7 +125,9 @@ static int converse(struct session *s, int *code, struct pv_err *err)
         while (!ready)
                 (void)turn(s, true, -1, &ready);
         int r = pv_exec_end(s->conn, code, err);
-        while ((s->out[0].from >= 0 || s->out[1].from >= 0) && turn(s, false, LAST_WORDS_MS, &ready))
+        uint64_t enough = s->out[0].moved + s->out[1].moved + LAST_WORDS_MAX;
+        while ((s->out[0].from >= 0 || s->out[1].from >= 0) && s->out[0].moved + s->out[1].moved < enough &&
+               turn(s, false, LAST_WORDS_MS, &ready))
                 ;
         return r;
 }

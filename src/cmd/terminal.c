@@ -91,5 +91,6 @@ bool pv_pump_move(struct pv_pump *p)
         if (n < 0)
                 return would_wait();
         p->at += (size_t)n;
+        p->moved += (size_t)n;
         return true;
 }

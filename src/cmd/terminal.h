@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/ioctl.h>
 #include <termios.h>
 #include "base/err.h"
@@ -41,8 +42,9 @@ struct winsize pv_terminal_size(void);
 
 /* Moves bytes one way; what could not be written yet waits. Zero-initialise but for the descriptors. */
 struct pv_pump {
-        int from, to; /* -1: ended */
-        size_t n, at; /* bytes in buf, written of them */
+        int from, to;   /* -1: ended */
+        size_t n, at;   /* bytes in buf, written of them */
+        uint64_t moved; /* bytes written in all */
         char buf[16384];
 };
 /* Which descriptor waits for what; fd -1: nothing. */

@@ -33,12 +33,17 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <termios.h>
+#include "base/container.h"
 #include "base/syscall.h"
 
 #define LOG_KEPT  (UINT64_C(64) << 20)
 #define LOG_CHECK (UINT64_C(1) << 20) /* how often, in bytes, it is looked at */
-/* What is not there at the end within that time is held by a process that outlives the job (sudo, ambient). */
-#define DRAIN_MS 200
+/*
+ * At the end: what is still in the terminal comes within that time, and is not more than these bytes. The rest is from
+ * a process that outlives the job (sudo, ambient), and may never end.
+ */
+#define DRAIN_MS  200
+#define DRAIN_MAX (1U << 20)
 
 void pv_detached_fini(struct pv_detached *d)
 {
@@ -163,25 +168,25 @@ static void let_go_of_old(struct pv_detached *d)
                 (void)fallocate(d->log, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, old);
 }
 
-/* One piece. False: there is nothing now, or never will be (*ended). */
-static bool keep_some(struct pv_detached *d, bool *ended)
+/* One piece: its bytes. 0: there is nothing now, or never will be (*ended). */
+static size_t keep_some(struct pv_detached *d, bool *ended)
 {
         char buf[65536];
         struct pv_err ignored = PV_ERR_INIT;
         ssize_t n = read(d->master, buf, sizeof buf);
         *ended = n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
         if (n <= 0)
-                return false;
+                return 0;
         (void)pv_fd_write_all(d->log, buf, (size_t)n, PV_JOB_STDOUT, &ignored);
         d->logged += (uint64_t)n;
         if (d->logged >= LOG_CHECK)
                 let_go_of_old(d);
-        return true;
+        return (size_t)n;
 }
 
 static void master_ready(struct pv_boundary_watch *w, short revents)
 {
-        struct pv_detached *d = (struct pv_detached *)(void *)((char *)w - offsetof(struct pv_detached, watch));
+        struct pv_detached *d = PV_CONTAINER_OF(w, struct pv_detached, watch);
         bool ended = false;
         (void)revents;
         (void)keep_some(d, &ended);
@@ -209,10 +214,13 @@ void pv_detached_stop(struct pv_detached *d)
 void pv_detached_drain(struct pv_detached *d)
 {
         bool ended = false;
+        size_t kept = 0;
         pv_fd_closep(&d->slave); /* the last one: the end will be seen */
-        while (d->master >= 0 && d->log >= 0 && !ended) {
+        while (d->master >= 0 && d->log >= 0 && !ended && kept < DRAIN_MAX) {
                 struct pollfd p = { .fd = d->master, .events = POLLIN };
-                if (!keep_some(d, &ended) && !ended && poll(&p, 1, DRAIN_MS) == 0)
+                size_t n = keep_some(d, &ended);
+                kept += n;
+                if (n == 0 && !ended && poll(&p, 1, DRAIN_MS) == 0)
                         return;
         }
 }
