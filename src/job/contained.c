@@ -24,6 +24,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include "base/clock.h"
+#include "base/dir.h"
 #include "job/serve.h"
 #include "job/store_internal.h"
 #include "policy/env.h"
@@ -144,10 +145,7 @@ static void add_git_files(struct pv_contained *c)
 static void sweep(struct pv_stage *stage)
 {
         struct pv_err ignored = PV_ERR_INIT;
-        int fd = openat(pv_stage_dirfd(stage).fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        pv_auto_dir d = fd < 0 ? NULL : fdopendir(fd);
-        if (fd >= 0 && !d)
-                (void)close(fd);
+        pv_auto_dir d = pv_dir_open(pv_stage_dirfd(stage).fd, ".");
         for (struct dirent *e; d && (e = readdir(d));) {
                 int pid = 0;
                 if (sscanf(e->d_name, THROWAWAY "%d-", &pid) == 1 && pid > 0 && kill(pid, 0) < 0 && errno == ESRCH)

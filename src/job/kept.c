@@ -8,6 +8,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include "base/clock.h"
+#include "base/dir.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/path.h"
@@ -62,15 +63,11 @@ static int take_lock(const char *top, int how, int *out, struct pv_err *err)
 static int own_dir(int at, const char *name, mode_t mode)
 {
         struct stat st;
-        char self[64];
         pv_auto_fd fd = openat(at, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (fd < 0 || fstat(fd, &st) < 0)
                 return -1;
         mode_t wanted = mode ? mode : (st.st_mode & 07777) | 0700;
-        if (wanted == (st.st_mode & 07777))
-                return 0;
-        (void)snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
-        return chmod(self, wanted);
+        return wanted == (st.st_mode & 07777) ? 0 : pv_fd_chmod(fd, wanted);
 }
 
 /*
@@ -172,6 +169,8 @@ int pv_kept_forget_state(const char *name, bool *there, struct pv_err *err)
         pv_auto_free char *agents = pv_path_join(store, "agents");
         pv_auto_free char *top = pv_kept_state_of(store, name);
         pv_auto_fd dir = open(agents, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (dir < 0 && errno != ENOENT)
+                return pv_err_set(err, PV_ERR_SYS, errno, "%s", agents);
         *there = dir >= 0 && faccessat(dir, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
         if (!*there)
                 return 0;
@@ -359,9 +358,16 @@ int pv_kept_caches_list(struct pv_kept_cache **out, size_t *n, struct pv_err *er
                 return -1;
         pv_auto_free char *top = pv_kept_caches(store);
         pv_auto_dir d = opendir(top);
-        for (struct dirent *e; d && (e = readdir(d));)
+        struct dirent *e = NULL;
+        int r = d || errno == ENOENT ? 0 : -1;
+        while (d && (r = pv_dir_next(d, &e)) > 0)
                 if (e->d_name[0] != '.')
                         add_cache(top, e->d_name, &all, &count);
+        if (r < 0) {
+                (void)pv_err_set(err, PV_ERR_SYS, errno, "read %s", top);
+                pv_kept_caches_free(all, count);
+                return -1;
+        }
         if (count > 1)
                 qsort(all, count, sizeof *all, compare_use);
         *out = all;

@@ -147,17 +147,18 @@ int pv_job_list(struct pv_job ***out, size_t *n, size_t *damaged, struct pv_err 
 {
         struct listing l = { 0 };
         pv_auto_free char *store = NULL;
-        int jobs = -1;
-        if (pv_store_path(&store, err) < 0 || pv_store_open_jobs(store, 0, &jobs, err) < 0)
+        pv_auto_dir jobs = NULL;
+        const char *name;
+        int r;
+        if (pv_store_path(&store, err) < 0 || pv_store_list(store, &jobs, err) < 0)
                 return -1;
-        pv_auto_dir d = jobs < 0 ? NULL : fdopendir(jobs);
-        if (jobs >= 0 && !d) {
-                pv_fd_closep(&jobs);
-                return pv_err_set(err, PV_ERR_SYS, errno, "read job store %s", store);
+        while ((r = pv_store_next(jobs, &name, err)) > 0)
+                if (pv_job_is_id(name))
+                        add_one(&l, store, name);
+        if (r < 0) { /* a part of the list might make a stage look as if no other job worked on it */
+                pv_job_list_free(l.jobs, l.n);
+                return -1;
         }
-        for (struct dirent *e; d && (e = readdir(d));)
-                if (pv_job_is_id(e->d_name))
-                        add_one(&l, store, e->d_name);
         if (l.n)
                 qsort(l.jobs, l.n, sizeof *l.jobs, newest_first);
         *out = l.jobs;

@@ -85,18 +85,18 @@ int pv_job_each_damaged(void (*each)(void *ctx, const char *id, const struct pv_
                         struct pv_err *err)
 {
         pv_auto_free char *store = NULL;
-        int jobs = -1;
-        if (pv_store_path(&store, err) < 0 || pv_store_open_jobs(store, 0, &jobs, err) < 0)
+        pv_auto_dir jobs = NULL;
+        const char *name;
+        int r;
+        if (pv_store_path(&store, err) < 0 || pv_store_list(store, &jobs, err) < 0)
                 return -1;
-        pv_auto_dir d = jobs < 0 ? NULL : fdopendir(jobs);
-        for (struct dirent *e; d && (e = readdir(d));) {
+        while ((r = pv_store_next(jobs, &name, err)) > 0) {
                 struct pv_err reason = PV_ERR_INIT;
                 pv_auto_job job = NULL;
-                if (pv_job_is_id(e->d_name) && pv_job_load(store, e->d_name, &job, &reason) < 0 &&
-                    reason.kind != PV_ERR_NO_JOB)
-                        each(ctx, e->d_name, &reason);
+                if (pv_job_is_id(name) && pv_job_load(store, name, &job, &reason) < 0 && reason.kind != PV_ERR_NO_JOB)
+                        each(ctx, name, &reason);
         }
-        return 0;
+        return r;
 }
 
 static bool is_locked(int dirfd, const char *name)
@@ -120,17 +120,18 @@ int pv_job_remove_damaged(const char *id, struct pv_err *err)
 int pv_store_sweep(struct pv_err *err)
 {
         pv_auto_free char *store = NULL;
-        int jobs = -1;
-        if (pv_store_path(&store, err) < 0 || pv_store_open_jobs(store, 0, &jobs, err) < 0)
+        pv_auto_dir jobs = NULL;
+        const char *name;
+        int r;
+        if (pv_store_path(&store, err) < 0 || pv_store_list(store, &jobs, err) < 0)
                 return -1;
-        pv_auto_dir d = jobs < 0 ? NULL : fdopendir(jobs);
         time_t now = pv_clock_now().tv_sec;
-        for (struct dirent *e; d && (e = readdir(d));) {
+        while ((r = pv_store_next(jobs, &name, err)) > 0) {
                 struct stat st;
-                bool ours = pv_str_has_prefix(e->d_name, ".new-") || pv_str_has_prefix(e->d_name, GONE);
-                if (ours && fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-                    now - st.st_mtime > LEFTOVER_AGE && pv_path_remove_tree(dirfd(d), e->d_name, err) < 0)
+                bool ours = pv_str_has_prefix(name, ".new-") || pv_str_has_prefix(name, GONE);
+                if (ours && fstatat(dirfd(jobs), name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+                    now - st.st_mtime > LEFTOVER_AGE && pv_path_remove_tree(dirfd(jobs), name, err) < 0)
                         return -1;
         }
-        return 0;
+        return r;
 }

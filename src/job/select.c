@@ -83,8 +83,10 @@ static int pick_unique(struct jobs *all, matches *is, const char *text, struct p
         return (int)found;
 }
 
-/* The newest of this workspace that has the name, else the only one of another: a name must not reach elsewhere
- * by being newer there. */
+/*
+ * The newest of this workspace that has the name, else the only one of another: a name must not reach elsewhere by
+ * being newer there.
+ */
 static int pick_named(struct jobs *all, const char *name, const char *workspace, struct pv_job **out,
                       struct pv_err *err)
 {
@@ -140,20 +142,21 @@ static int select_last(const char *store, const char *workspace, struct pv_job *
 static int damaged_or_none(const char *store, const char *selector, size_t damaged, struct pv_err *err)
 {
         struct pv_job *job = NULL;
-        int jobs = -1;
-        if (damaged && pv_store_open_jobs(store, 0, &jobs, err) < 0)
+        pv_auto_dir jobs = NULL;
+        const char *name;
+        int r;
+        if (damaged && pv_store_list(store, &jobs, err) < 0)
                 return -1;
-        pv_auto_dir d = jobs < 0 ? NULL : fdopendir(jobs);
-        for (struct dirent *e; d && (e = readdir(d));) {
+        while ((r = pv_store_next(jobs, &name, err)) > 0) {
                 struct pv_job only_id = { 0 };
-                if (!pv_job_is_id(e->d_name))
+                if (!pv_job_is_id(name))
                         continue;
-                (void)snprintf(only_id.id, sizeof only_id.id, "%.*s", PV_JOB_ID_TEXT - 1, e->d_name);
-                if (has_part_of_id(&only_id, selector) && pv_job_load(store, e->d_name, &job, err) < 0)
+                (void)snprintf(only_id.id, sizeof only_id.id, "%.*s", PV_JOB_ID_TEXT - 1, name);
+                if (has_part_of_id(&only_id, selector) && pv_job_load(store, name, &job, err) < 0)
                         return -1;
                 pv_job_freep(&job);
         }
-        return no_job(err, "", selector, "");
+        return r < 0 ? -1 : no_job(err, "", selector, "");
 }
 
 static int select_listed(const char *store, const char *selector, const char *workspace, struct pv_job **out,

@@ -31,6 +31,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "base/dir.h"
 #include "base/sha256.h"
 #include "base/statedir.h"
 #include "job/store_internal.h"
@@ -105,6 +106,25 @@ int pv_store_open_jobs(const char *store, unsigned flags, int *jobs, struct pv_e
         }
         *jobs = fd;
         return 0;
+}
+
+int pv_store_list(const char *store, DIR **jobs, struct pv_err *err)
+{
+        pv_auto_fd fd = -1;
+        if (pv_store_open_jobs(store, 0, &fd, err) < 0)
+                return -1;
+        *jobs = fd < 0 ? NULL : pv_dir_open(fd, ".");
+        return fd < 0 || *jobs ? 0 : pv_err_set(err, PV_ERR_SYS, errno, "read job store %s", store);
+}
+
+int pv_store_next(DIR *jobs, const char **name, struct pv_err *err)
+{
+        struct dirent *e = NULL;
+        int r = jobs ? pv_dir_next(jobs, &e) : 0;
+        if (r < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "read the job store");
+        *name = r > 0 ? e->d_name : NULL;
+        return r;
 }
 
 char *pv_store_workspace_dir(const char *workspace)
