@@ -40,16 +40,8 @@ static const struct pv_opt table[] = {
           .field = offsetof(struct options, ignored),
           .help = "Take in the files that git ignores." },
         PV_OPT_JSON(struct options, json),
-        { .name = "color",
-          .type = PV_OPT_CHOICE,
-          .arg = "WHEN",
-          .field = offsetof(struct options, colour),
-          .choices = pv_colour_choices,
-          .help = "Use colours: always, never, or auto (on a terminal)." },
-        { .name = "no-pager",
-          .type = PV_OPT_FLAG,
-          .field = offsetof(struct options, no_pager),
-          .help = "Do not page long output." },
+        PV_OPT_COLOUR(struct options, colour),
+        PV_OPT_NO_PAGER(struct options, no_pager),
         { 0 },
 };
 

@@ -140,7 +140,7 @@ void pv_help_overview(struct pv_str *out)
                         "`pvisor help COMMAND` shows a command's options.\n");
 }
 
-/* Commands of other executables never come here: their help is `pvisor NAME --help`, which main.c asks for. */
+/* Commands of other executables never come here: their help is `pvisor NAME --help`, which dispatch.c asks for. */
 static int run_help(const void *options, const struct pv_args *args, struct pv_err *err)
 {
         pv_auto_str text = { 0 };

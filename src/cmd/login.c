@@ -54,10 +54,11 @@ static char *const *command_of(const struct pv_args *args, const struct pv_profi
         if (p->login.n)
                 return p->login.v;
         (void)pv_err_set(err, PV_ERR_USAGE, 0, "login %s: its profile names no command that logs in", p->name);
-        (void)pv_err_hint(err,
-                          p->pass_env.n ? "it takes a key from a variable (%s); or pvisor login %s -- COMMAND"
-                                        : "%spvisor login %s -- COMMAND",
-                          p->pass_env.n ? p->pass_env.v[0] : "", p->name);
+        if (p->pass_env.n)
+                (void)pv_err_hint(err, "it takes a key from a variable (%s); or pvisor login %s -- COMMAND",
+                                  p->pass_env.v[0], p->name);
+        else
+                (void)pv_err_hint(err, "pvisor login %s -- COMMAND", p->name);
         return NULL;
 }
 

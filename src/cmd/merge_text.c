@@ -36,8 +36,11 @@ static void become(const char *program, const char *label, const int fds[3], int
 {
         enum { ABOVE = 64 };
         int high[4];
-        for (int i = 0; i < 3; i++)
+        for (int i = 0; i < 3; i++) {
                 high[i] = fds[i] < 0 ? -1 : fcntl(fds[i], F_DUPFD, ABOVE);
+                if (fds[i] >= 0 && high[i] < 0) /* a side that is there must not pass for none */
+                        _exit(126);
+        }
         high[3] = fcntl(result, F_DUPFD, ABOVE);
         (void)close(PV_MERGE_BASE);
         for (int i = 0; i < 3; i++)

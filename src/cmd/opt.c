@@ -4,7 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* A command line of more options than this is a mistake or an attack on the person's patience. */
+/* More options than this are taken for a mistake. */
 #define USES_MAX 4096
 
 void pv_parsed_fini(struct pv_parsed *p)

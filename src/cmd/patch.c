@@ -209,8 +209,10 @@ int pv_patch_make(const struct pv_patch_side *old, const struct pv_patch_side *n
                 if (flags & PV_PATCH_BINARY && make_binary(old, now, &content, err) < 0)
                         return -1;
         } else if (!p.same_content) {
-                if (make_hunks(old, now, &h, err) < 0)
+                if (make_hunks(old, now, &h, err) < 0) {
+                        pv_str_fini(&h.text);
                         return -1;
+                }
                 p.added = h.added;
                 p.deleted = h.deleted;
                 p.similarity = similarity(old->len, now->len, old->len - h.deleted_bytes);

@@ -26,16 +26,8 @@ static const struct pv_opt table[] = {
           .field = offsetof(struct options, paths),
           .help = "List every path, however many there are." },
         PV_OPT_JSON(struct options, json),
-        { .name = "color",
-          .type = PV_OPT_CHOICE,
-          .arg = "WHEN",
-          .field = offsetof(struct options, colour),
-          .choices = pv_colour_choices,
-          .help = "Use colours: always, never, or auto (on a terminal)." },
-        { .name = "no-pager",
-          .type = PV_OPT_FLAG,
-          .field = offsetof(struct options, no_pager),
-          .help = "Do not page long output." },
+        PV_OPT_COLOUR(struct options, colour),
+        PV_OPT_NO_PAGER(struct options, no_pager),
         { 0 },
 };
 
@@ -173,7 +165,6 @@ static void put_all(struct pv_review *r, struct pv_str *out)
         } else {
                 put_unstaged(r, out);
         }
-        pv_review_put_refused(r, out);
         pv_review_put_network(r, out);
         pv_review_put_profile(r, out);
         pv_review_put_limits(r, out);

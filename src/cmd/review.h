@@ -46,7 +46,6 @@ void pv_review_put_git(struct pv_review *r, struct pv_str *out);
 void pv_review_put_profile(const struct pv_review *r, struct pv_str *out);
 void pv_review_put_limits(const struct pv_review *r, struct pv_str *out);
 void pv_review_put_network(const struct pv_review *r, struct pv_str *out);
-void pv_review_put_refused(const struct pv_review *r, struct pv_str *out);
 
 /* A section's heading; note is dim behind it, may be NULL. */
 void pv_review_put_heading(const struct pv_review *r, struct pv_str *out, enum pv_style style, const char *title,

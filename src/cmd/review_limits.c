@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which limits held, from the Run Bundle's observations alone; what was refused, from the job's events. */
+/* Which limits held, from the Run Bundle's observations alone. */
 #include <fcntl.h>
 #include <string.h>
 #include "base/json.h"
 #include "cmd/review.h"
 #include "evidence/observation.h"
-
-enum { EVENTS_BYTES_MAX = 8 << 20, REFUSALS_SHOWN = 10 };
 
 static const char *level_of(const struct pv_review *r, enum pv_dimension d)
 {
@@ -140,101 +138,4 @@ void pv_review_put_limits(const struct pv_review *r, struct pv_str *out)
                 pv_str_put_safe(out, text);
                 pv_str_putc(out, '\n');
         }
-}
-
-/* --- refusals --- */
-
-struct refusal {
-        char *text;
-        size_t n;
-};
-
-struct refusals {
-        struct refusal *item;
-        size_t n, more;
-};
-
-static void refusals_finip(struct refusals *all)
-{
-        for (size_t i = 0; i < all->n; i++)
-                free(all->item[i].text);
-        pv_freep(&all->item);
-}
-
-static bool is_refusal(const char *event)
-{
-        static const char *const names[] = { "denied", "refused", "limit", "out-of-memory", "warning" };
-        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-                if (pv_streq(event, names[i]))
-                        return true;
-        return false;
-}
-
-/* "network example.org:443 (no rule allows it)": whichever of the fields the event has. */
-static char *refusal_text(const json_t *event)
-{
-        static const char *const keys[] = { "dimension", "what", "target", "path", "reason" };
-        pv_auto_str text = { 0 };
-        for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-                struct pv_err ignored = PV_ERR_INIT;
-                pv_auto_free char *value = NULL;
-                const json_t *member = json_object_get(event, keys[i]);
-                if (!member || pv_json_get_bytes(member, &value, &ignored) < 0)
-                        continue;
-                pv_str_put(&text, text.len ? " " : "");
-                pv_str_put_safe(&text, value);
-        }
-        if (text.len == 0)
-                pv_str_put_safe(&text, text_of(event, "event"));
-        return pv_str_steal(&text);
-}
-
-static void note(struct refusals *all, const json_t *event)
-{
-        pv_auto_free char *text = refusal_text(event);
-        for (size_t i = 0; i < all->n; i++)
-                if (pv_streq(all->item[i].text, text)) {
-                        all->item[i].n++;
-                        return;
-                }
-        if (all->n == REFUSALS_SHOWN) {
-                all->more++;
-                return;
-        }
-        all->item = pv_realloc(all->item, all->n + 1, sizeof *all->item);
-        all->item[all->n++] = (struct refusal){ pv_steal(&text), 1 };
-}
-
-static void read_events(const struct pv_review *r, struct refusals *all)
-{
-        struct pv_err ignored = PV_ERR_INIT;
-        pv_auto_free char *text = NULL;
-        size_t len = 0;
-        pv_auto_fd dir = pv_job_open_dir(r->look.job, &ignored);
-        if (dir < 0 || pv_file_read_at(dir, PV_JOB_EVENTS, EVENTS_BYTES_MAX, &text, &len, &ignored) < 0)
-                return;
-        for (char *line = text, *nl; line < text + len && (nl = strchr(line, '\n')); line = nl + 1) {
-                *nl = '\0';
-                pv_auto_json event = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
-                if (event && is_refusal(text_of(event, "event")))
-                        note(all, event);
-        }
-}
-
-void pv_review_put_refused(const struct pv_review *r, struct pv_str *out)
-{
-        __attribute__((cleanup(refusals_finip))) struct refusals all = { 0 };
-        read_events(r, &all);
-        if (all.n == 0)
-                return;
-        pv_review_put_heading(r, out, PV_STYLE_BOLD, "Refused", NULL);
-        for (size_t i = 0; i < all.n; i++) {
-                pv_str_put(out, "  ");
-                pv_put_fitted_safe(out, all.item[i].text, 68);
-                if (all.item[i].n > 1)
-                        pv_str_putf(out, " (%zu times)", all.item[i].n);
-                pv_str_putc(out, '\n');
-        }
-        if (all.more)
-                pv_str_putf(out, "  ... and %zu more\n", all.more);
 }

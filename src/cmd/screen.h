@@ -15,6 +15,18 @@ enum pv_colour_choice { PV_COLOUR_AUTO, PV_COLOUR_ALWAYS = 1, PV_COLOUR_NEVER, P
 /* For a PV_OPT_CHOICE row: "always", "never", "auto". */
 extern const char *const pv_colour_choices[];
 
+/* The rows of a command's options for --color (an int) and --no-pager (a bool). */
+#define PV_OPT_COLOUR(type_, field_)                                                                         \
+        {                                                                                                    \
+                .name = "color", .type = PV_OPT_CHOICE, .arg = "WHEN", .field = offsetof(type_, field_),     \
+                .choices = pv_colour_choices, .help = "Use colours: always, never, or auto (on a terminal)." \
+        }
+#define PV_OPT_NO_PAGER(type_, field_)                                                     \
+        {                                                                                  \
+                .name = "no-pager", .type = PV_OPT_FLAG, .field = offsetof(type_, field_), \
+                .help = "Do not page long output."                                         \
+        }
+
 struct pv_screen {
         bool terminal; /* standard output is one: what is written must be safe for it */
         bool colour;

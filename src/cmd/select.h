@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which changes a person means: --all, --path, --include, --exclude, --ignored, --git-raw. The same rules for
- * apply, drop and diff.
+ * Which changes a person means: --all, --path, --include, --exclude, --ignored, --git-raw. The same rules for apply,
+ * drop and diff.
  *
- * - --path P takes what is at or below P; P is absolute, or relative to the current directory when that lies
- * in the workspace, else (or where nothing matches there) to the workspace.
- * - --include and --exclude take globs: without '/' they match the last name at any depth, with '/' the whole
- * path;
+ * - --path P takes what is at or below P; P is absolute, or relative to the current directory when that lies in the
+ *   workspace, else (or where nothing matches there) to the workspace.
+ * - --include and --exclude take globs: without '/' they match the last name at any depth, with '/' the whole path;
  *   `*` and `?` stay within a name, `**` spans names, and a matched directory stands for what is below it.
- * - Left out unless named: what runs on the host by itself (git/attention.h), ignored files (--ignored takes
- * them), a git directory (--git-raw takes it literally). Naming is a --path at or below the marked file or
- * directory itself, or an --include without wildcards: `--path .claude` and `--path .git/hooks/pre-commit`
- * name, `--path .` does not.
+ * - Left out unless named: what runs on the host by itself (git/attention.h), ignored files (--ignored takes them), a
+ *   git directory (--git-raw takes it literally). Naming is a --path at or below the marked file or directory itself,
+ *   or an --include without wildcards: `--path .claude` and `--path .git/hooks/pre-commit` name, `--path .` does not.
  */
 #ifndef PV_CMD_SELECT_H
 #define PV_CMD_SELECT_H
@@ -40,7 +38,7 @@ enum pv_left {
         PV_LEFT_GIT,
         PV_LEFTS
 };
-/* A clause for people: "ignored by git (--ignored takes them)". */
+/* A clause for people: "ignored by git; --ignored takes it". */
 const char *pv_left_text(enum pv_left why);
 
 /*

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What network.c (the supervisor), network_inside.c (the sandbox side) and network_grants.c share. */
+/* What network.c (the supervisor), network_inside.c (the sandbox side) and grants.c share. */
 #ifndef PV_JOB_NETWORK_INTERNAL_H
 #define PV_JOB_NETWORK_INTERNAL_H
 

@@ -5,7 +5,7 @@
 
 #include "job/control.h"
 
-extern const struct pv_control_verb pv_control_beside;  /* freeze.c */
+extern const struct pv_control_verb pv_control_beside;  /* beside.c */
 extern const struct pv_control_verb pv_control_exec;    /* exec.c */
 extern const struct pv_control_verb pv_control_freeze;  /* freeze.c */
 extern const struct pv_control_verb pv_control_allow;   /* grants.c */

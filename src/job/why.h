@@ -24,7 +24,7 @@ void pv_why_fini(struct pv_why *w);
 bool pv_why_is_path(const char *text);
 
 /*
- * HOST, ADDRESS, either with :PORT. granted: the rules of the record (pv_job_granted()); NULL: none. PV_ERR_USAGE: it
+ * HOST, ADDRESS, either with :PORT. granted: the rules of the record (pv_why_events()); NULL: none. PV_ERR_USAGE: it
  * is no single target.
  */
 int pv_why_target(const struct pv_plan *plan, const json_t *granted, const char *text, struct pv_why *out,
