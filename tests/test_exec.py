@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from conftest import IS_ROOT, pv_skip
-from lib import attacks, jobs, processes
+from lib import attacks, jobs, parts, processes
 from lib.beside import send_descriptors
 
 MODES = {"ambient": [], "host": ["--stage", "--filesystem", "host"], "staged": ["--stage"], "safe": ["--safe"]}
@@ -366,6 +366,7 @@ def test_another_users_job_is_refused(background, pv, pvisor, environment):
     with tempfile.TemporaryDirectory(dir="/var/tmp") as place:  # where either may look
         os.chmod(place, 0o755)
         own = shutil.copy(pv, place)
+        shutil.copy(parts.program(pv, "pvisor-resolve"), place)
         home = Path(place) / "home"
         project = home / "project"
         for directory in (home, project):

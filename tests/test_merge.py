@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lib import tree
+from lib import parts, tree
 from lib.live import Agent
 
 LINES = [f"line {i}\n" for i in range(1, 41)]
@@ -270,18 +270,13 @@ def test_a_dry_run_says_what_would_be_merged_and_changes_nothing(agent, apply, r
 
 # ---- the program that merges ----
 
-def program(pv):
-    installed = Path(pv).parent.parent / "libexec" / "pvisor" / "pvisor-merge"
-    return installed if installed.exists() else Path(pv).parent / "pvisor-merge"
-
-
 def test_the_merging_program_can_only_compute_once_it_has_read(pv, temporary):
     """It is held at a pipe that nobody reads: by then it is confined."""
-    if b"__asan_init" in program(pv).read_bytes():
+    if b"__asan_init" in parts.program(pv, "pvisor-merge").read_bytes():
         pytest.skip("the sanitizers need more system calls than are left")
     (temporary / "host").write_text("".join(f"host {i}\n" for i in range(50000)))
     (temporary / "job").write_text("".join(f"job {i}\n" for i in range(50000)))
-    with subprocess.Popen(["sh", "-c", 'exec "$0" label 4<host 5<job', program(pv)], cwd=temporary,
+    with subprocess.Popen(["sh", "-c", 'exec "$0" label 4<host 5<job', parts.program(pv, "pvisor-merge")], cwd=temporary,
                           stdout=subprocess.PIPE) as merging:
         def status():
             lines = Path(f"/proc/{merging.pid}/status").read_text().splitlines()
@@ -299,7 +294,7 @@ def test_a_host_edit_between_the_merge_and_the_exchange_is_a_conflict_and_is_kep
     """The merging program is made to wait; the person saves meanwhile."""
     agent(sed(30, "agent"))
     (workspace / GUIDE).write_text(text(l3="mine"))
-    slow, merge = Path(environment["HOME"]) / "slow", program(pv)
+    slow, merge = Path(environment["HOME"]) / "slow", parts.program(pv, "pvisor-merge")
     slow.mkdir()
     for each in (Path(pv), merge.with_name("pvisor-decide")):
         (slow / each.name).write_bytes(each.read_bytes())

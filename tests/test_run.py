@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lib import processes
+from lib import parts, processes
 
 MODES = {"ambient": [], "staged": ["--stage"], "safe": ["--safe"]}
 
@@ -35,8 +35,7 @@ def job_file(home, job, name):
 
 def test_what_every_run_loads_is_linked_whole(pv, run, home):
     """No loader and no library, which would cost each run more than its namespaces do."""
-    installed = Path(pv).parent.parent / "libexec" / "pvisor" / "pvisor-decide"
-    for program in (Path(pv), installed if installed.exists() else Path(pv).parent / "pvisor-decide"):
+    for program in (Path(pv), parts.program(pv, "pvisor-decide")):
         content = program.read_bytes()
         if b"__asan_init" in content:
             pytest.skip("sanitizers need the loader")
