@@ -351,14 +351,49 @@ def test_what_was_edited_and_not_committed_before_the_run_is_what_both_started_f
     assert (workspace / GUIDE).read_text() == text(l3="mine", l30="agent"), "line 20 was taken back by the person"
 
 
+def test_a_file_that_git_would_add_is_merged(meanwhile, apply, workspace):
+    (workspace / "not added yet").write_text(text())
+    meanwhile(sed(30, "agent", "'not added yet'") + "; pause",
+              lambda: (workspace / "not added yet").write_text(text(l3="mine")))
+    assert how(apply("--all", "--merge")) == {"not added yet": "merged"}
+    assert (workspace / "not added yet").read_text() == text(l3="mine", l30="agent")
+
+
 def test_what_is_not_known_is_not_merged(meanwhile, apply, workspace):
-    (workspace / "unknown to git").write_text(text())
-    meanwhile(sed(30, "agent", "'unknown to git'") + "; pause",
-              lambda: (workspace / "unknown to git").write_text(text(l3="mine")))
-    assert why(apply("--all", "--merge", code=3)) == {
-        "unknown to git": "what it was when the run began is not known"}
-    apply("--all", "--markers")
-    assert "<<<<<<< workspace" in (workspace / "unknown to git").read_text()
+    ignored = workspace / "ignored.o"
+    ignored.write_text(text())
+    meanwhile(sed(30, "agent", "ignored.o") + "; pause", lambda: ignored.write_text(text(l3="mine")))
+    reasons = why(apply("--all", "--ignored", "--merge", code=3))
+    assert "is not known" in reasons["ignored.o"] and "git lists or would add" in reasons["ignored.o"]
+    apply("--all", "--ignored", "--markers")
+    assert "<<<<<<< workspace" in ignored.read_text()
+
+
+REPLACE = {"rename": "cp {0} new; echo agent >>new; mv new {0}", "delete": "rm {0}; echo agent >{0}",
+           "another": "mv docs/guide2.txt {0}"}
+
+
+@pytest.mark.parametrize("way, order", [("rename", "after"), ("delete", "after"), ("another", "after"), ("another", "before")])
+def test_what_the_host_deletes_while_the_agent_replaces_it_is_a_conflict(way, order, meanwhile, apply, review, workspace):
+    """Nothing in the layer tells such a file from a new one."""
+    (workspace / "docs/guide2.txt").write_text("another\n")
+    agent = REPLACE[way].format(GUIDE)
+    meanwhile(f"pause; {agent}" if order == "before" else f"{agent}; pause", (workspace / GUIDE).unlink)
+    conflict = review()[GUIDE]
+    assert conflict["host"]["act"] == "deleted", conflict
+    apply("--all", code=3)
+    assert not (workspace / GUIDE).exists()
+    apply("--path", GUIDE, "--overwrite", GUIDE)
+    assert (workspace / GUIDE).exists()
+
+
+def test_what_the_agent_makes_where_the_host_deletes_another_file_is_none(meanwhile, apply, review, workspace):
+    """The twin: in the same directory, and what the host never had."""
+    meanwhile("echo mine >docs/new.txt; cp docs/new.txt n; mv n docs/newer.txt; pause", (workspace / GUIDE).unlink)
+    assert review() == {}
+    apply("--all")
+    assert (workspace / "docs/new.txt").read_text() == (workspace / "docs/newer.txt").read_text() == "mine\n"
+    assert not (workspace / GUIDE).exists()
 
 
 def test_what_the_host_changed_and_took_back_is_not_merged(meanwhile, apply, workspace):

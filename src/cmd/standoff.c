@@ -19,7 +19,8 @@ static const char why_large[] = "larger than 16 MiB";
 static const char why_busy[] = "is being written to on the host";
 static const char why_binary[] = "not text, and both sides changed it";
 static const char why_metadata[] = "both sides changed its mode, owner or attributes";
-static const char why_no_base[] = "what it was when the run began is not known";
+static const char why_no_base[] =
+        "what it was when the run began is not known: that is noted of files that git lists or would add";
 static const char why_back_again[] =
         "you changed it and back while the job ran: which of the two the job saw is not known";
 static const char why_same_lines[] = "both sides changed the same lines";

@@ -68,6 +68,21 @@ static void note_all(struct pv_notes *n, const struct pv_git_answer *a, const st
         }
 }
 
+/* What git would add, had the person told it to. There may be many, of which the first are looked at. */
+enum { OTHERS_MAX = 20000 };
+static void note_others(struct pv_notes *n, const struct pv_git_host *h)
+{
+        static const char *const words[] = { "ls-files", "-z", "--others", "--exclude-standard", NULL };
+        const struct pv_git_call call = { .words = words };
+        struct pv_err ignored = PV_ERR_INIT;
+        pv_auto_git_answer a = { 0 };
+        if (pv_git_host_must(h, &call, &a, &ignored) < 0)
+                return;
+        const char *p = a.text, *end = a.text + a.len, *nul;
+        for (int i = 0; i < OTHERS_MAX && p < end && (nul = memchr(p, '\0', (size_t)(end - p))); i++, p = nul + 1)
+                pv_notes_put(n, p, NULL, NULL);
+}
+
 static int note(struct pv_stage *s)
 {
         static const char *const words[] = { "ls-files", "-z", "-s", "--debug", NULL };
@@ -83,6 +98,7 @@ static int note(struct pv_stage *s)
                 return 1;
         struct pv_notes *n = pv_notes_new(s, 0);
         note_all(n, &a, &index.st_mtim);
+        note_others(n, &h);
         pv_notes_finish(n, true);
         return 0;
 }

@@ -16,6 +16,8 @@
  *  - Nothing there, but the layers have something: if the overlay copied it up from a lower (its origin mark, which
  *    the command cannot make or take away) the host has deleted it since, or the command renamed something to there.
  *    In a directory whose ctime is before T0 nothing was deleted. Otherwise it is doubted, until a rename explains it.
+ *    What the command put in place of a file by rename, or by deleting it first, has no mark that tells it from a new
+ *    file: there the notes of the run's start do (notes.h), for what git lists or would add.
  *  - A doubt about a directory is one about everything below it that the host could have lost.
  *  - When the clock was stepped during the run, all that the host could have lost is doubted; when the machine went
  *    down, all is, for the stage's own files may be incomplete too.
@@ -36,6 +38,7 @@
 #include "base/fuse_channel.h"
 #include "stage/bases.h"
 #include "stage/layers.h"
+#include "stage/notes.h"
 
 /* Overlayfs may put a layer's number into the highest bits of an inode number. */
 #define INO_MASK ((1ULL << 48) - 1)
@@ -62,6 +65,7 @@ struct pv_baseline {
         enum pv_doubt all;
         struct timespec t0;
         uint64_t hash_left;
+        struct pv_noted *noted; /* read when it is first asked for */
         struct pv_bases *bases; /* with KEEP: texts are kept as they are hashed */
         struct pv_str below;    /* everything below this directory is doubted; s is NULL while there is none */
         enum pv_doubt below_why;
@@ -186,6 +190,7 @@ void pv_baseline_close(struct pv_baseline *b)
         pv_preimages_close(b->old.in);
         pv_preimages_close(b->landed.in);
         pv_bases_free(b->bases);
+        pv_noted_free(b->noted);
         pv_str_fini(&b->below);
         pv_str_fini(&b->settled);
         free(b);
@@ -245,6 +250,10 @@ static enum pv_doubt judge_missing(struct pv_baseline *b, const struct pv_scan_e
         struct stat dir;
         if (e->host_dir < 0 || e->staged_dir < 0 || fstat(e->host_dir, &dir) < 0 || !is_since_t0(b, &dir.st_ctim))
                 return PV_DOUBT_NONE;
+        if (!b->noted)
+                b->noted = pv_noted_open(b->s, b->root);
+        if (pv_facts_exist(&e->now) && !S_ISDIR(e->now.mode) && pv_noted_has(b->noted, e->path))
+                return PV_DOUBT_DELETED;
         if (!pv_scan_has_origin(e->staged_dir, e->name))
                 return PV_DOUBT_NONE;
         if (S_ISDIR(e->now.mode))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The file: fields of text, each ended by a NUL, four a file: what it was ("g" and the blob's name, "s" and a
- * SHA-256), its facts, its path. Before them one that says when the run began. Written by us, read back with every
+ * The file: fields of text, each ended by a NUL, three a file: what it was ("g" and the blob's name, "s" and a
+ * SHA-256, "m": not there any more), its facts, its path. Before them one that says when the run began. Written by us, read back with every
  * field checked.
  */
 #include "stage/notes.h"
@@ -62,6 +62,17 @@ static bool is_clean(const struct pv_facts *f, const struct pv_notes_known *k, c
                pv_clock_compare(&f->mtime, indexed) < 0;
 }
 
+/* git lists it, and it is gone: since the run began, unless nothing was taken out of its directory since. */
+static void put_missing(struct pv_notes *n, int dir, const char *path)
+{
+        struct stat st;
+        if (fstat(dir, &st) < 0 || pv_clock_compare(&st.st_ctim, &n->t0) < 0)
+                return;
+        pv_str_put_bytes(&n->text, "m 0", sizeof "m 0");
+        pv_str_put_bytes(&n->text, "0 0 0 0", sizeof "0 0 0 0");
+        pv_str_put_bytes(&n->text, path, strlen(path) + 1);
+}
+
 void pv_notes_put(struct pv_notes *n, const char *path, const struct pv_notes_known *known,
                   const struct timespec *indexed)
 {
@@ -69,10 +80,13 @@ void pv_notes_put(struct pv_notes *n, const char *path, const struct pv_notes_kn
         char hash[2 * PV_SHA256_SIZE + 1];
         struct pv_facts f;
         int dir = pv_walk_parent(&n->walk, path, &name);
-        if (dir < 0 || pv_facts_get(dir, name, NULL, &f) < 0 || !S_ISREG(f.mode) ||
-            pv_clock_compare(&f.ctime, &n->t0) >= 0 || n->text.len > FILE_MAX / 2)
+        if (dir < 0 || pv_facts_get(dir, name, NULL, &f) < 0 || n->text.len > FILE_MAX / 2)
                 return;
-        if (is_clean(&f, known, indexed)) {
+        if (known && !pv_facts_exist(&f))
+                put_missing(n, dir, path);
+        if (!S_ISREG(f.mode) || pv_clock_compare(&f.ctime, &n->t0) >= 0)
+                return;
+        if (known && is_clean(&f, known, indexed)) {
                 pv_str_putf(&n->text, "g %s", known->oid);
         } else {
                 struct pv_facts after;
@@ -190,4 +204,49 @@ bool pv_notes_find(const struct pv_stage *s, size_t root, const char *path, cons
                 free(r.text);
         }
         return found;
+}
+
+/* A set of paths */
+
+struct pv_noted {
+        struct reading r;
+        const char **path; /* sorted; into r */
+        size_t n;
+};
+
+static int compare_paths(const void *a, const void *b)
+{
+        return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+struct pv_noted *pv_noted_open(const struct pv_stage *s, size_t root)
+{
+        struct pv_noted *set = pv_calloc(1, sizeof *set);
+        struct timespec t0;
+        size_t cap = 0;
+        const char *what, *facts, *path;
+        if (!open_run(s, root, s->runs, &set->r, &t0) || !same_time(&t0, &pv_stage_top(s)->t0[root]))
+                return set;
+        while ((what = next_field(&set->r)) && (facts = next_field(&set->r)) && (path = next_field(&set->r))) {
+                if (set->n == cap)
+                        set->path = pv_realloc(set->path, cap = cap ? 2 * cap : 256, sizeof *set->path);
+                set->path[set->n++] = path;
+        }
+        if (set->n)
+                qsort(set->path, set->n, sizeof *set->path, compare_paths);
+        return set;
+}
+
+bool pv_noted_has(const struct pv_noted *set, const char *path)
+{
+        return set->n && bsearch(&path, set->path, set->n, sizeof *set->path, compare_paths);
+}
+
+void pv_noted_free(struct pv_noted *set)
+{
+        if (!set)
+                return;
+        free(set->path);
+        free(set->r.text);
+        free(set);
 }

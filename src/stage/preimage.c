@@ -56,6 +56,7 @@ const char *pv_doubt_text(enum pv_doubt d)
                 [PV_DOUBT_REBOOT] = "the machine went down while the command ran: what the host changed cannot be told",
                 [PV_DOUBT_UNREADABLE] = "cannot be looked at on the host",
                 [PV_DOUBT_LOST] = "the record of what the host had is damaged",
+                [PV_DOUBT_DELETED] = "deleted on the host while the command ran",
         };
         static_assert(sizeof text / sizeof *text == PV_DOUBTS, "a text for each doubt");
         return d < PV_DOUBTS ? text[d] : "not known";

@@ -23,6 +23,7 @@ enum pv_doubt {
         PV_DOUBT_REBOOT,     /* the machine went down during the run */
         PV_DOUBT_UNREADABLE, /* could not be looked at */
         PV_DOUBT_LOST,       /* the record of it is damaged */
+        PV_DOUBT_DELETED,    /* the host had it when the run began, and had not at stop */
         PV_DOUBTS
 };
 /* A static sentence, for people. */
