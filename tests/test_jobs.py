@@ -501,6 +501,14 @@ def test_a_stage_that_is_gone_is_said_to_be_and_its_job_can_be_dropped(pvisor, w
     assert (temporary / "elsewhere/stage.json").exists()
 
 
+def test_what_was_applied_to_a_vanished_workspace_is_not_dropped(pvisor, workspace, staged):
+    pvisor("apply", "--all", cwd=workspace)
+    tree.remove(workspace)
+    refused = pvisor("drop", staged.name, code=1).err
+    assert "No such file" in refused and "hint: once it is back, what was applied can be undone" in refused
+    assert (staged / "stage").exists()
+
+
 # ---- a store without room ----
 
 @pytest.mark.root
@@ -531,6 +539,32 @@ def test_without_room_for_the_originals_nothing_is_applied(pvisor, make_workspac
     assert sorted(p.name for p in top.iterdir()) == ["f0", "f2", "f3", "new"]
     pvisor("undo", cwd=top)
     tree.assert_same(before, tree.snapshot(top))
+
+
+@pytest.mark.root
+def test_a_target_that_became_read_only_refuses_and_leaves_nothing_to_finish(pvisor, make_workspace, mount_filesystem):
+    place = mount_filesystem("ext4", 16)
+    top = make_workspace({"f": "1\n", "gone": "1\n"}, git=False, where=place)
+    pvisor("run", "--stage", "--", "sh", "-c", "echo 2 >f; echo n >n; rm gone", cwd=top)
+
+    def remount(how):
+        subprocess.run(["mount", "-o", f"remount,{how}", place], check=True)
+
+    remount("ro")
+    try:
+        assert "Read-only file system" in pvisor("apply", "--all", cwd=top, code=1).err
+        again = pvisor("apply", "--all", cwd=top, code=1).err
+        assert "Read-only file system" in again and "cut short" not in again
+        assert "cut short" not in pvisor("review", cwd=top).err
+        remount("rw")
+        pvisor("apply", "--all", cwd=top)
+        remount("ro")
+        assert "Read-only file system" in pvisor("undo", cwd=top, code=1).err
+        assert "cut short" not in pvisor("review", cwd=top).err
+    finally:
+        remount("rw")
+    pvisor("undo", cwd=top)
+    assert sorted(p.name for p in top.iterdir()) == ["f", "gone"] and (top / "f").read_text() == "1\n"
 
 
 @pytest.mark.root

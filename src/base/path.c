@@ -191,6 +191,8 @@ static int remove_entry(struct removal *r, int dirfd, const char *name)
         if (unlinkat(dirfd, name, 0) == 0 || errno == ENOENT)
                 return 0;
         int why = errno;
+        if (why == EROFS && faccessat(dirfd, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
+                return 0; /* unlink(2) on a read-only file system does not look whether there is anything */
         if (why != EISDIR && why != EPERM)
                 return pv_err_set(r->err, PV_ERR_SYS, why, "remove %s", name);
         if (unlinkat(dirfd, name, AT_REMOVEDIR) == 0)

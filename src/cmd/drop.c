@@ -129,8 +129,13 @@ static int decide_and_empty(struct pv_job *job, struct pv_stage *s, struct pv_ch
 static int drop_uncounted(const struct drop_options *o, struct pv_job *job, struct pv_stage *s, struct pv_err *err)
 {
         struct dropped d = { .all = 0 };
+        /* The target may come back, and what was applied to it be finished and undone. */
         if (!pv_stage_is_half_removed(s) && (has_standing_batch(s) || pv_apply_is_unfinished(s)))
-                return -1; /* the target may come back, and what was applied to it be finished and undone */
+                return *err->hint
+                               ? -1
+                               : pv_err_hint(
+                                         err,
+                                         "once it is back, what was applied can be undone; `pvisor prune` gives it up");
         pv_err_clear(err);
         if (o->dry_run)
                 return report(job, o, &d, err);
