@@ -508,3 +508,32 @@ def test_what_the_host_changed_elsewhere_stands_against_nothing(agent, pvisor, r
     (workspace / "README.md").write_text("mine\n")
     assert review() == {}
     assert "the host changed" not in pvisor("review", cwd=workspace).out
+
+
+@pytest.mark.parametrize("became", ["link", "file", "nothing"])
+def test_what_has_no_directory_any_more_is_told_as_apply_refuses_it(pvisor, make_workspace, temporary, became):
+    """Of files that were there and of new ones, with no way out that would be refused again."""
+    top = make_workspace({"d/a": "1\n", "other": "1\n"}, git=False)
+    pvisor("run", "--stage", "--", "sh", "-c", "echo 2 >d/a; echo n >d/n; mkdir d/sub; echo s >d/sub/s; mkdir e; echo e >e/e", cwd=top)
+    (top / "d").rename(temporary / "away")
+    if became == "link":
+        (top / "d").symlink_to(temporary / "away")
+    elif became == "file":
+        (top / "d").write_text("a file\n")
+    refused = json.loads(pvisor("apply", "--all", "--json", cwd=top, code=3).out)
+    bundle = json.loads(pvisor("review", "--json", cwd=top).out)
+    said = {c["path"]: c["why"] for c in bundle["filesystem"]["conflicts"]}
+    assert said == {c["path"]: c["why"] for c in refused["conflicts"]}
+    assert {p for p, why in said.items() if "a directory above it was removed or replaced" in why} >= {"d/a", "d/n"}
+    assert not any(p.startswith("e") for p in said)
+    assert not any(c.get("ways_out") for c in bundle["filesystem"]["conflicts"] if c["path"] in ("d/a", "d/n"))
+    text = pvisor("review", cwd=top).out
+    assert "--overwrite" not in text and "ways out: make the host what it was" in text
+    assert "# d/n: conflict: a directory above it" in pvisor("diff", cwd=top).out
+    pvisor("apply", "--all", "--overwrite", "d", cwd=top, code=3)
+    pvisor("apply", "--path", "e", cwd=top)
+    if became != "nothing":
+        (top / "d").unlink()
+    (temporary / "away").rename(top / "d")
+    pvisor("apply", "--all", cwd=top)
+    assert (top / "d/sub/s").read_text() == "s\n" and (top / "d/a").read_text() == "2\n"

@@ -283,7 +283,8 @@ static int show_file(struct run *r, size_t i, struct pv_err *err)
         const struct pv_change *old =
                 r->renames.old[i] == PV_NO_CHANGE ? NULL : &r->look.changes->item[r->renames.old[i]];
         pv_auto_diff_file f = { 0 };
-        if (pv_diff_file_make(r->look.stage, c, old, r->options->binary ? PV_PATCH_BINARY : PV_PATCH_TEXT, &f, err) < 0)
+        if (pv_diff_file_make(r->look.stage, r->look.changes, c, old,
+                              r->options->binary ? PV_PATCH_BINARY : PV_PATCH_TEXT, &f, err) < 0)
                 return -1;
         if (r->options->json)
                 add_json(r, &f);

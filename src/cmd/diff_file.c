@@ -155,11 +155,12 @@ static void note_metadata(struct pv_diff_file *f)
         put_note(f, c->path, text.s);
 }
 
-static void note_conflict(struct pv_stage *s, struct pv_diff_file *f, const struct pv_change *c)
+static void note_conflict(struct pv_stage *s, const struct pv_changes *all, struct pv_diff_file *f,
+                          const struct pv_change *c)
 {
         const char *why = NULL;
         pv_auto_str text = { 0 };
-        if (pv_change_check(s, c, &why))
+        if (pv_change_check_among(s, all, c, &why))
                 return;
         pv_str_putf(&text, "conflict: %s", why);
         put_note(f, c->path, text.s);
@@ -190,8 +191,9 @@ static int make_pair(struct pv_diff_file *f, const struct content *old, const st
         return 0;
 }
 
-int pv_diff_file_make(struct pv_stage *s, const struct pv_change *c, const struct pv_change *old_half,
-                      enum pv_patch_flags flags, struct pv_diff_file *out, struct pv_err *err)
+int pv_diff_file_make(struct pv_stage *s, const struct pv_changes *all, const struct pv_change *c,
+                      const struct pv_change *old_half, enum pv_patch_flags flags, struct pv_diff_file *out,
+                      struct pv_err *err)
 {
         const struct pv_change *before = old_half ? old_half : c;
         auto_content old = { 0 }, now = { 0 };
@@ -202,7 +204,7 @@ int pv_diff_file_make(struct pv_stage *s, const struct pv_change *c, const struc
         bool has_old = is_git_type(before->pre.mode), has_now = is_git_type(c->now.mode);
         if (c->flags & PV_CHANGE_BLOCKED)
                 put_note(&f, c->path, c->why);
-        note_conflict(s, &f, before);
+        note_conflict(s, all, &f, before);
         if (has_old)
                 load(s, before, OLD, &old);
         if (has_now)

@@ -22,7 +22,7 @@ void pv_review_find_conflicts(struct pv_review *r)
                 const char *why = NULL;
                 if (c->item[i].flags & PV_CHANGE_BLOCKED)
                         r->conflict[i] = c->item[i].why;
-                else if (!pv_change_check(r->look.stage, &c->item[i], &why))
+                else if (!pv_change_check_among(r->look.stage, c, &c->item[i], &why))
                         r->conflict[i] = why ? why : "changed on the host";
                 r->n_conflicts += r->conflict[i] && v->place == PV_PLACE_TREE && !v->ignored;
                 if (v->place == PV_PLACE_GIT)
@@ -30,6 +30,12 @@ void pv_review_find_conflicts(struct pv_review *r)
                 r->n_touched++;
                 r->n_host_changed += r->conflict[i] && !(c->item[i].flags & PV_CHANGE_BLOCKED);
         }
+}
+
+/* No version of the two can be chosen: there is nothing to look at, or no directory to put it in. */
+static bool has_no_way_out(const struct pv_review *r, size_t i)
+{
+        return r->look.changes->item[i].flags & PV_CHANGE_BLOCKED || r->conflict[i] == pv_change_no_directory;
 }
 
 static int look(const struct pv_review *r, size_t i, struct pv_standoff *out)
@@ -119,28 +125,39 @@ static void put_outcome(const struct pv_change *c, const struct pv_standoff *s, 
                 pv_str_put(b, s->why);
 }
 
-static void put_conflict(const struct pv_review *r, size_t i, struct pv_str *out, size_t *fit)
+/* How many of the conflicts that were shown can be decided, and how many by putting both sides together. */
+struct ways {
+        size_t any, fit;
+};
+
+static void put_conflict(const struct pv_review *r, size_t i, struct pv_str *out, struct ways *ways)
 {
         pv_auto_standoff s = { .merged = { .fd = -1 } };
         pv_auto_free char *path = pv_review_path(r, i);
         pv_str_put(out, "  ! ");
         pv_put_fitted(out, path, 40);
         pv_str_putf(out, "  %s\n", r->conflict[i]);
-        if (r->look.changes->item[i].flags & PV_CHANGE_BLOCKED || look(r, i, &s) < 0)
+        if (has_no_way_out(r, i) || look(r, i, &s) < 0)
                 return;
+        ways->any++;
         pv_str_put(out, "      ");
         put_host(r, &s, out);
         put_job(&r->look.changes->item[i], &s, out);
         put_outcome(&r->look.changes->item[i], &s, out);
         pv_str_putc(out, '\n');
-        *fit += s.verdict == PV_MERGE_CLEAN || s.verdict == PV_MERGE_SAME;
+        ways->fit += s.verdict == PV_MERGE_CLEAN || s.verdict == PV_MERGE_SAME;
 }
 
-static void put_ways_out(const struct pv_review *r, size_t fit, struct pv_str *out)
+static void put_ways_out(const struct pv_review *r, const struct ways *ways, struct pv_str *out)
 {
         const char *job = r->look.job->name ? r->look.job->name : r->look.job->id;
+        if (ways->any == 0) {
+                pv_str_putf(out, "  ways out: make the host what it was, or pvisor drop %s --path PATH keeps yours\n",
+                            job);
+                return;
+        }
         pv_str_put(out, "  ways out, each taken back by pvisor undo:\n");
-        if (fit)
+        if (ways->fit)
                 pv_str_putf(out, "    pvisor apply %s --all --merge      put together what fits together\n", job);
         pv_str_putf(out,
                     "    pvisor apply %s --all --markers    and write both versions where it does not\n"
@@ -150,7 +167,8 @@ static void put_ways_out(const struct pv_review *r, size_t fit, struct pv_str *o
 
 void pv_review_put_conflicts(const struct pv_review *r, struct pv_str *out)
 {
-        size_t shown = 0, fit = 0;
+        size_t shown = 0;
+        struct ways ways = { 0 };
         if (r->n_conflicts == 0)
                 return;
         pv_auto_free char *title =
@@ -162,12 +180,12 @@ void pv_review_put_conflicts(const struct pv_review *r, struct pv_str *out)
                 const struct pv_verdict *v = &r->look.verdicts.item[i];
                 if (!r->conflict[i] || v->place == PV_PLACE_GIT || v->ignored)
                         continue;
-                put_conflict(r, i, out, &fit);
+                put_conflict(r, i, out, &ways);
                 shown++;
         }
         if (shown < r->n_conflicts)
                 pv_str_putf(out, "    ... and %zu more\n", r->n_conflicts - shown);
-        put_ways_out(r, fit, out);
+        put_ways_out(r, &ways, out);
 }
 
 /* --- JSON --- */
@@ -206,7 +224,7 @@ static json_t *command_json(const struct pv_review *r, size_t i, const char *opt
 static json_t *ways_json(const struct pv_review *r, size_t i, const struct pv_standoff *s)
 {
         json_t *ways = json_array();
-        if (r->look.changes->item[i].flags & PV_CHANGE_BLOCKED)
+        if (has_no_way_out(r, i))
                 return ways;
         if (s->verdict == PV_MERGE_CLEAN || s->verdict == PV_MERGE_SAME)
                 (void)json_array_append_new(ways, command_json(r, i, "--merge", false));

@@ -12,8 +12,6 @@
 #include "base/dir.h"
 #include "base/fd.h"
 
-#define REPLACED_ABOVE "a directory above it was removed or replaced on the host"
-
 /* How many of a staged inode's names are in the selection. */
 struct link_count {
         uint64_t ino;
@@ -197,21 +195,15 @@ static bool is_preimage(const struct pv_facts *pre, const struct pv_ident *have,
  */
 static bool makes_above(struct builder *b, const struct pv_change *c)
 {
-        pv_auto_free char *dir = pv_strdup(c->path);
-        for (char *slash; (slash = strrchr(dir, '/'));) {
-                *slash = '\0';
-                const struct pv_change *above = pv_changes_find((struct pv_changes *)b->changes, c->root, dir);
-                if (above && S_ISDIR(above->now.mode) && !S_ISDIR(above->pre.mode))
-                        return b->selected[above - b->changes->item];
-        }
-        return false;
+        const struct pv_change *maker = pv_changes_find_maker(b->changes, c);
+        return maker && b->selected[maker - b->changes->item];
 }
 
 /* Reads what the target has and compares it with the preimage; a difference that matters is a conflict. */
 static int check(struct builder *b, const struct pv_change *c, struct pv_item *it, struct pv_err *err)
 {
         struct pv_place at;
-        const char *why = REPLACED_ABOVE;
+        const char *why = pv_change_no_directory;
         if (pv_place_target(b->e, it, &at) < 0) {
                 if (errno != ENOENT && errno != ENOTDIR && errno != ELOOP)
                         return pv_err_set(err, PV_ERR_SYS, errno, "check %s", c->path);

@@ -150,6 +150,17 @@ int pv_change_open_target(struct pv_stage *s, const struct pv_change *c, int fla
 bool pv_change_check(struct pv_stage *s, const struct pv_change *c, const char **why);
 
 /*
+ * The same for one of all changes, as applying it with those that belong to it would find it: the directory that it is
+ * in has to be there, unless one of them makes it. pv_change_no_directory is the reason that nothing but putting it back
+ * overcomes.
+ */
+extern const char pv_change_no_directory[];
+bool pv_change_check_among(struct pv_stage *s, const struct pv_changes *all, const struct pv_change *c,
+                           const char **why);
+/* The nearest of the directories above c that is made by one of the changes; NULL: none is. */
+const struct pv_change *pv_changes_find_maker(const struct pv_changes *all, const struct pv_change *c);
+
+/*
  * The same for what came out of the target, when it was displaced to dir/name: the change of ctime that
  * moving makes is allowed for. Entries of a displaced directory are the caller's to check, one by one.
  */

@@ -8,8 +8,10 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "base/fd.h"
+#include "base/str.h"
 #include "stage/change.h"
 
+const char pv_change_no_directory[] = "a directory above it was removed or replaced on the host";
 static const char why_appeared[] = "appeared on the host after the stage was taken";
 static const char why_gone[] = "was deleted on the host after the stage was taken";
 static const char why_type[] = "became something else on the host after the stage was taken";
@@ -81,7 +83,20 @@ static bool check_at(int dirfd, const char *name, const struct pv_change *c, uns
         return check_facts(dirfd, name, &c->pre, &live, flags, why);
 }
 
-bool pv_change_check(struct pv_stage *s, const struct pv_change *c, const char **why)
+const struct pv_change *pv_changes_find_maker(const struct pv_changes *all, const struct pv_change *c)
+{
+        pv_auto_free char *dir = pv_strdup(c->path);
+        for (char *slash; (slash = strrchr(dir, '/'));) {
+                *slash = '\0';
+                const struct pv_change *above = pv_changes_find((struct pv_changes *)(uintptr_t)all, c->root, dir);
+                if (above && S_ISDIR(above->now.mode) && !S_ISDIR(above->pre.mode))
+                        return above;
+        }
+        return NULL;
+}
+
+/* all: NULL where only the path itself is asked about. */
+static bool check(struct pv_stage *s, const struct pv_changes *all, const struct pv_change *c, const char **why)
 {
         if (c->flags & (PV_CHANGE_SUSPECT | PV_CHANGE_BLOCKED))
                 return refuse(why, c->why);
@@ -94,8 +109,21 @@ bool pv_change_check(struct pv_stage *s, const struct pv_change *c, const char *
                 return check_at(parent.fd, name, c, 0, why);
         if (errno != ENOENT && errno != ENOTDIR && errno != ELOOP)
                 return refuse(why, why_unreadable);
+        if (all && !(c->pre.mode == 0 && pv_changes_find_maker(all, c)))
+                return refuse(why, pv_change_no_directory);
         /* Where nothing was, nothing is: whatever stands above is a change of its own, or publishing will refuse. */
         return !pv_facts_exist(&c->pre) || refuse(why, why_gone);
+}
+
+bool pv_change_check(struct pv_stage *s, const struct pv_change *c, const char **why)
+{
+        return check(s, NULL, c, why);
+}
+
+bool pv_change_check_among(struct pv_stage *s, const struct pv_changes *all, const struct pv_change *c,
+                           const char **why)
+{
+        return check(s, all, c, why);
 }
 
 bool pv_change_check_displaced(int dirfd, const char *name, const struct pv_change *c, const char **why)
