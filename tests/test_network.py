@@ -127,6 +127,35 @@ def test_private_addresses_can_be_allowed_and_others_not_along_with_them(world):
     assert {name for name, word in words.items() if word == "ok"} == {"meta"}
 
 
+OWN_ADDRESSES = """
+say({name: attempt(lambda: echo(name))[0] for name in
+     ("own.example.com", "ownlan.example.com", "own6.example.com", "11.22.44.1", "2a01:5f:1::1", "11.22.33.1")})
+"""
+
+
+def own_addresses(world):
+    words = set(world.directly(OWN_ADDRESSES).values())
+    if words != {"ok"}:
+        pv_skip(f"no interface but loopback's can be made here: {words}")
+
+
+@pytest.mark.parametrize("rules", [["*"], ["*.example.com", "0.0.0.0/0", "::/0"], ["--overlaynet-deny=tracker.test"],
+                                   ["*", "--overlaynet-allow-private-ips"]], ids=" ".join)
+def test_the_machines_own_addresses_are_not_the_internet(world, environment, rules):
+    """What listens there is behind no firewall for the machine itself."""
+    own_addresses(world)
+    words = world.inside(rules, OWN_ADDRESSES)
+    assert {name for name, word in words.items() if word == "ok"} == {"11.22.33.1"}
+    assert "an address of this machine" in target(environment, "own.example.com", 7)["why"]
+
+
+def test_the_machines_own_addresses_are_reached_by_a_rule_by_address(world):
+    own_addresses(world)
+    words = world.inside(["*.example.com", "11.22.44.1", "2a01:5f:1::/64"], OWN_ADDRESSES)
+    assert {name for name, word in words.items() if word == "ok"} == {"own.example.com", "own6.example.com", "11.22.44.1",
+                                                                     "2a01:5f:1::1"}
+
+
 def test_a_name_with_a_refused_and_a_good_address_is_reached_at_the_good_one(world):
     assert world.inside(["mixed.example.com"], BY_NAME, "mixed")["mixed"][0] == "ok"
     assert world.connections()[-1] == ["11.22.33.1", 7]

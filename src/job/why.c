@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/file.h"
 #include "net/match.h"
+#include "net/own.h"
 #include "net/plane.h"
 #include "net/tally.h"
 
@@ -90,8 +91,10 @@ static int add_granted(const struct pv_plan *plan, const json_t *granted, struct
 static struct pv_verdict ask(const struct pv_netpolicy *p, const struct pv_netrule *target)
 {
         uint16_t port = target->port_first == target->port_last ? target->port_first : 0;
+        pv_auto_own own = { 0 };
         if (target->kind == PV_NETRULE_PREFIX)
-                return pv_match_address(p, NULL, &target->addr, port);
+                return pv_match_address(p, NULL, &target->addr, port,
+                                        pv_own_has(&own, &target->addr, 0) ? PV_MATCH_OWN : PV_MATCH_ANYBODYS);
         struct pv_verdict v = pv_match_name(p, target->name);
         if (v.kind != PV_VERDICT_ALLOWED || !port)
                 return v;

@@ -333,6 +333,12 @@ static bool is_host_name(const struct pv_flow *f)
         return f->name && pv_streq(f->name, PV_PLANE_HOST_NAME);
 }
 
+static struct pv_verdict judge(struct pv_plane *p, const char *name, const struct pv_netaddr *a, uint16_t port)
+{
+        return pv_match_address(&p->policy, name, a, port,
+                                pv_own_has(&p->own, a, now_ms(p)) ? PV_MATCH_OWN : PV_MATCH_ANYBODYS);
+}
+
 static void connect_next(struct pv_flow *f)
 {
         const struct pv_resolved *c = f->candidates;
@@ -340,7 +346,7 @@ static void connect_next(struct pv_flow *f)
                 const struct pv_netaddr *a = &c->addr[f->next_candidate++];
                 struct pv_verdict v = { .kind = PV_VERDICT_ALLOWED };
                 if (!is_host_name(f))
-                        v = pv_match_address(&f->plane->policy, f->name, a, f->port);
+                        v = judge(f->plane, f->name, a, f->port);
                 if (v.kind != PV_VERDICT_ALLOWED) {
                         f->special = v;
                         continue;
@@ -406,8 +412,8 @@ static void go(struct pv_flow *f)
                         refuse_text(f, not_a_host_port);
                 return;
         }
-        struct pv_verdict v = f->name ? pv_match_name_port(&p->policy, f->name, f->port)
-                                      : pv_match_address(&p->policy, NULL, &f->addr, f->port);
+        struct pv_verdict v =
+                f->name ? pv_match_name_port(&p->policy, f->name, f->port) : judge(p, NULL, &f->addr, f->port);
         if (v.kind != PV_VERDICT_ALLOWED)
                 refuse(f, &v);
         else if (f->name)
@@ -457,7 +463,7 @@ void pv_flow_note_refused(struct pv_plane *p, const struct pv_nflog_packet *pack
         else if (pv_names_is_synthetic(&packet->to))
                 text = "the address stands for no name";
         else
-                v = pv_match_address(&p->policy, NULL, &packet->to, packet->port);
+                v = judge(p, NULL, &packet->to, packet->port);
         if (!text && v.kind == PV_VERDICT_ALLOWED)
                 text = "a port of pVisor's own";
         pv_tally_note(p->tally, &(struct pv_flow_record){

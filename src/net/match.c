@@ -147,12 +147,12 @@ struct pv_verdict pv_match_name_port(const struct pv_netpolicy *p, const char *n
 }
 
 struct pv_verdict pv_match_address(const struct pv_netpolicy *p, const char *name, const struct pv_netaddr *addr,
-                                   uint16_t port)
+                                   uint16_t port, enum pv_match_whose whose)
 {
         struct lead lead = { 0 };
         struct target t = { .name = name, .addr = addr, .port = port, .transport = PV_TRANSPORT_TCP };
         struct pv_verdict v = decide(p, &t, &lead);
-        const char *special = pv_netaddr_special(addr);
+        const char *special = whose == PV_MATCH_OWN ? "an address of this machine" : pv_netaddr_special(addr);
         if (v.kind != PV_VERDICT_ALLOWED || !special || lead.by_address)
                 return v;
         /* The host's own loopback is reached under a name of its own only, which is not resolved at all. */

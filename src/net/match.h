@@ -28,6 +28,11 @@ struct pv_verdict pv_match_name(const struct pv_netpolicy *p, const char *name);
 /* A connection to a name, before it is resolved. Names in the compared form of pv_netrule_fold_name(). */
 struct pv_verdict pv_match_name_port(const struct pv_netpolicy *p, const char *name, uint16_t port);
 
+enum pv_match_whose {
+        PV_MATCH_ANYBODYS,
+        PV_MATCH_OWN, /* the machine's own (own.h): special, and not along with allow_private_ips */
+};
+
 /*
  * The address that a name resolved to (name not NULL, already allowed): deny rules by address hold, and special
  * addresses need a rule by address or allow_private_ips. Or an address that the sandbox connected to itself (name
@@ -35,7 +40,7 @@ struct pv_verdict pv_match_name_port(const struct pv_netpolicy *p, const char *n
  * address.
  */
 struct pv_verdict pv_match_address(const struct pv_netpolicy *p, const char *name, const struct pv_netaddr *addr,
-                                   uint16_t port);
+                                   uint16_t port, enum pv_match_whose whose);
 
 /* True when an allow rule names exactly this host with this port (0: with any), whichever else there are. */
 bool pv_match_names_host(const struct pv_netpolicy *p, const char *name, uint16_t port);

@@ -28,7 +28,7 @@ static enum pv_verdict_kind at(const struct built *b, const char *name, const ch
         if (!addr)
                 return pv_match_name_port(&b->policy, name, port).kind;
         assert_true(pv_netaddr_parse(addr, &a));
-        return pv_match_address(&b->policy, name, &a, port).kind;
+        return pv_match_address(&b->policy, name, &a, port, PV_MATCH_ANYBODYS).kind;
 }
 
 #define RULES(...) ((const char *const[]){ __VA_ARGS__ __VA_OPT__(, ) NULL })

@@ -356,6 +356,7 @@ int pv_plane_run(const struct pv_plane_spec *spec, struct pv_err *err)
         pv_resolver_free(p.resolver);
         pv_tally_free(p.tally);
         pv_names_free(p.names);
+        pv_own_fini(&p.own);
         pv_loop_fini(&p.loop);
         free(p.relays.buffer);
         free(p.rates);

@@ -6,6 +6,7 @@
 #include "net/dns.h"
 #include "net/names.h"
 #include "net/nflog.h"
+#include "net/own.h"
 #include "net/plane.h"
 #include "net/relay.h"
 #include "net/resolve.h"
@@ -23,6 +24,7 @@ struct pv_plane {
         struct pv_relay_pool relays;
         struct pv_resolver *resolver;
         struct pv_names *names;
+        struct pv_own own;
         struct pv_tally *tally;
         struct pv_rate *rates;        /* two a limit of the policy: from and to the sandbox */
         struct pv_flow *flows;        /* all that live, newest first */

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A small Internet in a network namespace of its own: lo carries the addresses, servers listen, a name server answers.
 
-Only lo exists in there, so that no packet can leave, whatever its address. As a program it is that world (Outside starts
+Nothing leads out of there, so that no packet can leave, whatever its address. As a program it is that world (Outside starts
 it by unshare); tests run their commands in it by nsenter. Addresses of 11.22.33.0/24 and 2a01:5f::/64 stand for public ones.
 """
 import hashlib
@@ -21,6 +21,7 @@ import time
 from pathlib import Path
 
 PUBLIC = ("11.22.33.1", "11.22.33.2", "11.22.33.3", "11.22.33.53", "2a01:5f::1", "2a01:5f::2")
+OWN = ("11.22.44.1", "10.0.0.6", "2a01:5f:1::1")  # of an interface; what lo carries stands for others
 SPECIAL = ("10.0.0.5", "192.168.7.7", "169.254.169.254", "203.0.113.9")
 NAMES = {
     "www.example.com": ["11.22.33.1", "2a01:5f::1"],
@@ -33,6 +34,9 @@ NAMES = {
     "xn--bcher-kva.example": ["11.22.33.1"],
     "private.example.com": ["10.0.0.5"],
     "private2.example.com": ["192.168.7.7"],
+    "own.example.com": ["11.22.44.1"],
+    "ownlan.example.com": ["10.0.0.6"],
+    "own6.example.com": ["2a01:5f:1::1"],
     "meta.example.com": ["169.254.169.254"],
     "loop.example.com": ["127.0.0.1"],
     "loop6.example.com": ["::1"],
@@ -390,6 +394,11 @@ def main(directory):
     run("ip", "link", "set", "lo", "up")
     for a in (*PUBLIC, *SPECIAL):
         run("ip", "addr", "add", a + ("/128" if ":" in a else "/32"), "dev", "lo")
+    veth = ["ip", "link", "add", "own0", "type", "veth", "peer", "name", "own1"]  # both ends are in here
+    if subprocess.run(veth, stdout=subprocess.DEVNULL, check=False).returncode == 0:
+        for a in OWN:
+            run("ip", "addr", "add", *([a + "/128", "nodad"] if ":" in a else [a + "/32"]), "dev", "own0")
+        run("ip", "link", "set", "own0", "up")
     resolver = directory / "resolv.conf"
     resolver.write_text("nameserver 11.22.33.53\noptions timeout:2 attempts:1\n")
     hosts = directory / "hosts"
