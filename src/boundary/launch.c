@@ -242,11 +242,8 @@ static int check_alive(const struct pv_boundary *b, struct pv_err *err)
         return 0;
 }
 
-/*
- * Waits for the next report. What would have ended a command that runs ends one that does not yet: a file system that
- * does not answer while the view is built must not hold the person.
- */
-static int await_report(const struct pv_launch *l, struct pv_err *err)
+/* The signals that end a command which runs, and a start. */
+static int open_ending_signals(void)
 {
         sigset_t ending;
         sigemptyset(&ending);
@@ -254,7 +251,15 @@ static int await_report(const struct pv_launch *l, struct pv_err *err)
         sigaddset(&ending, SIGHUP);
         sigaddset(&ending, SIGINT);
         sigaddset(&ending, SIGQUIT);
-        pv_auto_fd signals = signalfd(-1, &ending, SFD_CLOEXEC | SFD_NONBLOCK);
+        return signalfd(-1, &ending, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+/*
+ * Waits for the next report. What would have ended a command that runs ends one that does not yet: a file system that
+ * does not answer while the view is built must not hold the person.
+ */
+static int await_report(const struct pv_launch *l, int signals, struct pv_err *err)
+{
         struct pollfd p[2] = { { .fd = l->report[0], .events = POLLIN }, { .fd = signals, .events = POLLIN } };
         while (poll(p, 2, -1) < 0)
                 if (errno != EINTR)
@@ -263,11 +268,27 @@ static int await_report(const struct pv_launch *l, struct pv_err *err)
         return p[0].revents ? 0 : pv_err_set(err, PV_ERR_SYS, EINTR, "set up the sandbox");
 }
 
+static int collect_reports(struct pv_launch *l, const struct pv_report_sink *sink, struct pv_err *err)
+{
+        struct pv_err failure = PV_ERR_INIT;
+        pv_auto_fd signals = open_ending_signals();
+        int r;
+        do {
+                if (await_report(l, signals, err) < 0)
+                        return -1;
+                r = pv_report_take(l->report[0], sink, 0, &failure);
+        } while (r > 0);
+        if (r < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "read the launcher's report");
+        if (failure.kind == PV_ERR_NONE)
+                return 0;
+        *err = failure;
+        return -1;
+}
+
 static int await_exec(struct pv_launch *l, struct pv_err *err)
 {
         struct pv_boundary *b = l->b;
-        if (await_report(l, err) < 0)
-                return -1;
         const struct pv_report_sink sink = {
                 .obs = l->obs,
                 .views = b->views,
@@ -275,7 +296,7 @@ static int await_exec(struct pv_launch *l, struct pv_err *err)
                 .net = b->net,
                 .helper = &b->helper[0],
         };
-        if (pv_report_collect(l->report[0], &sink, err) < 0) {
+        if (collect_reports(l, &sink, err) < 0) {
                 if (err->kind == PV_ERR_UNSUPPORTED && err->sys == EPERM && !err->hint[0])
                         (void)pv_userns_explain(EPERM, err);
                 return -1;

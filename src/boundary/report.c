@@ -155,20 +155,6 @@ int pv_report_take(int fd, const struct pv_report_sink *sink, int flags, struct 
         return 1;
 }
 
-int pv_report_collect(int fd, const struct pv_report_sink *sink, struct pv_err *err)
-{
-        struct pv_err failure = PV_ERR_INIT;
-        int r;
-        while ((r = pv_report_take(fd, sink, 0, &failure)) > 0)
-                ;
-        if (r < 0)
-                return pv_err_set(err, PV_ERR_SYS, errno, "read the launcher's report");
-        if (failure.kind == PV_ERR_NONE)
-                return 0;
-        *err = failure;
-        return -1;
-}
-
 int pv_message_send_about(int fd, int kind, unsigned number, int value)
 {
         const struct pv_message c = { kind, value, number };

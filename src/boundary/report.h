@@ -35,16 +35,10 @@ struct pv_report_sink {
 };
 
 /*
- * One message; flags of recv(2). 1: got one; 0: the end; -1: nothing there now, or errno. The first error that is
- * reported is kept in *failure (INIT before).
+ * One message; flags of recv(2). 1: got one; 0: the end (the command was exec'd, or the sender died: the caller looks);
+ * -1: nothing there now, or errno. The first error that is reported is kept in *failure (INIT before).
  */
 int pv_report_take(int fd, const struct pv_report_sink *sink, int flags, struct pv_err *failure);
-
-/*
- * Reads until the end. Returns 0 when it came without an error: the command was exec'd, or the sender died - the caller
- * looks. The error that was reported is the one that is set.
- */
-int pv_report_collect(int fd, const struct pv_report_sink *sink, struct pv_err *err);
 
 enum pv_message_kind {
         PV_MESSAGE_GO = 1,       /* to pid 1: the id maps are written */

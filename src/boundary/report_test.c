@@ -34,7 +34,10 @@ static int collect(struct pv_observations *obs, int *views, size_t n, struct pv_
         channel[1] = -1;
         struct pv_report_sink sink = { .obs = obs, .n_views = n, .net = net };
         sink.views = views;
-        return pv_report_collect(channel[0], &sink, err);
+        int r;
+        while ((r = pv_report_take(channel[0], &sink, 0, err)) > 0)
+                ;
+        return r < 0 || err->kind != PV_ERR_NONE ? -1 : 0;
 }
 
 static void a_full_table_of_observations_arrives(void **state)

@@ -513,9 +513,6 @@ static void follow(struct lifecycle *l, struct pv_run_end *out)
         };
         pv_job_conclude(&l->live, &how); /* the bundle tells it, too */
         write_bundle(l, &end, changes, NULL);
-        pv_boundary_free(l->boundary);
-        l->boundary = NULL;
-        remove_scratch(l);
         end_job(l, &how);
         const struct pv_run_outcome outcome = {
                 .job = l->live.job,
@@ -527,6 +524,9 @@ static void follow(struct lifecycle *l, struct pv_run_end *out)
                 .network = l->network.result,
         };
         pv_run_report(&outcome, l->run->detached ? -1 : l->run->summary);
+        pv_boundary_free(l->boundary);
+        l->boundary = NULL;
+        remove_scratch(l);
         *out = (struct pv_run_end){ .code = code, .signal = end.by_key ? end.code : 0 };
 }
 
