@@ -58,7 +58,25 @@ int pv_stage_check_names(const struct pv_stage *s, struct pv_err *err)
         return more;
 }
 
-/* A kill before the mark is made, or after it went, leaves empty files to lock and nothing else. */
+/* Empty, or what a run noted in it (pv_stage_note_init()). */
+static bool is_lock(int dirfd, const char *name)
+{
+        char text[PV_PROCESS_TEXT + 1];
+        struct pv_process p;
+        struct stat st;
+        if (!pv_streq(name, "lock") && !pv_streq(name, "decide"))
+                return false;
+        if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode) || st.st_size > PV_PROCESS_TEXT)
+                return false;
+        if (st.st_size == 0)
+                return true;
+        pv_auto_fd fd = openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        ssize_t n = fd < 0 ? -1 : read(fd, text, PV_PROCESS_TEXT);
+        text[n > 0 ? n : 0] = '\0';
+        return pv_process_parse(text, &p) && pv_process_format(&p, text) == (size_t)st.st_size;
+}
+
+/* A kill before the mark is made, or after it went, leaves the files to lock and nothing else. */
 int pv_stage_check_unfinished(const struct pv_stage *s, struct pv_err *err)
 {
         struct stat st;
@@ -68,9 +86,7 @@ int pv_stage_check_unfinished(const struct pv_stage *s, struct pv_err *err)
         struct dirent *e;
         int more;
         while ((more = next_entry(s, &d, &e, err)) > 0) {
-                bool empty = fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
-                             st.st_size == 0;
-                if (!empty || (!pv_streq(e->d_name, "lock") && !pv_streq(e->d_name, "decide")))
+                if (!is_lock(dirfd(d), e->d_name))
                         return pv_err_set(err, PV_ERR_INPUT, 0, "%s is not a stage: it has %s and no stage.json",
                                           s->dir, e->d_name);
         }

@@ -330,7 +330,8 @@ static bool has_entry(const struct pv_stage *s, const char *name)
 
 /*
  * What is in the directory already: nothing, or what an interrupted create (no stage.json yet) left of a stage. A
- * directory of the person's own may have one of its names, too: the mark tells.
+ * directory of the person's own may have one of its names, too: the mark tells. Of a stage that was half removed it is what
+ * stage.json was, not empty: what is left there was thrown away, and is no beginning of another one.
  */
 static int check_unused(struct pv_stage *s, struct pv_err *err)
 {
@@ -354,6 +355,11 @@ static int check_unused(struct pv_stage *s, struct pv_err *err)
         if (pv_stage_check_unfinished(s, &foreign) < 0)
                 return pv_err_set(err, PV_ERR_USAGE, 0, "%s is not empty: a stage needs a directory of its own",
                                   s->dir);
+        struct stat mark;
+        if (fstatat(s->fd.fd, PV_STAGE_UNFINISHED, &mark, AT_SYMLINK_NOFOLLOW) == 0 && mark.st_size > 0) {
+                (void)pv_err_set(err, PV_ERR_USAGE, 0, "%s is a stage that was only half removed", s->dir);
+                return pv_err_hint(err, "drop its job again, or take another directory");
+        }
         return 0;
 }
 
