@@ -163,7 +163,7 @@ def test_what_is_piped_in_is_read(pvisor, workspace):
 def test_closing_words_are_kept(pvisor, workspace):
     job = pvisor("run", "--safe", "-d", "--", "sh", "-c", "echo >new; exit 3", cwd=workspace).out.strip()
     pvisor("logs", "-f", job, cwd=workspace)
-    words = f"pvisor: {job}: 1 path changed, all staged; next: pvisor review"
+    words = f"pvisor: {job}: 1 path staged; next: pvisor review"
     assert words in pvisor("status", job, cwd=workspace).out
     assert words in pvisor("review", job, cwd=workspace).out
     status = json.loads(pvisor("status", job, "--json", cwd=workspace).out)

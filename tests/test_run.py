@@ -203,7 +203,7 @@ def test_json_descriptor_must_be_open(pvisor, workspace, home):
 
 def test_closing_line_counts_changes(pvisor, workspace):
     result = pvisor("run", "--stage", "--", "sh", "-c", "echo 1 >a; echo 2 >b", cwd=workspace)
-    assert "2 paths changed" in result.err and "pvisor review" in result.err
+    assert "2 paths staged" in result.err and "pvisor review" in result.err
     assert "no changes" in pvisor("run", "--stage", "--", "true", cwd=workspace).err
 
 
@@ -229,7 +229,7 @@ def test_sandbox_without_stage_writes_the_workspace_directly(pvisor, workspace):
 def test_continue_goes_on_with_the_stage(pvisor, workspace, home):
     pvisor("run", "--stage", "--name", "first", "--", "sh", "-c", "echo 1 >a", cwd=workspace)
     result = pvisor("run", "--continue", "last", "--", "sh", "-c", "cat a; echo 2 >b", cwd=workspace)
-    assert result.out == "1\n" and "2 paths changed" in result.err
+    assert result.out == "1\n" and "2 paths staged" in result.err
     assert pvisor("run", "--continue", "first", "--", "cat", "b", cwd=workspace).out == "2\n"
     assert not (workspace / "a").exists()
     assert len(jobs(home)) == 3

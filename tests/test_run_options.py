@@ -38,7 +38,7 @@ def test_unknown_option_hints_at_the_closest(refused):
 def test_unknown_command_hints(pvisor, workspace):
     result = pvisor("rnu", cwd=workspace, code=2)
     assert "`pvisor run`" in result.err
-    assert "pvisor run -- claude" in pvisor("claude", cwd=workspace, code=2).err
+    assert "pvisor run --safe -- claude" in pvisor("claude", cwd=workspace, code=2).err
 
 
 @pytest.mark.parametrize("options", [
@@ -98,7 +98,8 @@ def test_no_command_is_a_usage_error(refused):
 
 
 def test_the_commands_own_options_are_its_own(pvisor, workspace):
-    assert pvisor("run", "-q", "echo", "--safe", "-q", cwd=workspace).out == "--safe -q\n"
+    assert pvisor("run", "-q", "echo", "--name", "-q", cwd=workspace).out == "--name -q\n"
+    assert pvisor("run", "-q", "--", "echo", "--safe", "-q", cwd=workspace).out == "--safe -q\n"
     assert pvisor("run", "-q", "--", "echo", "--", "--help", cwd=workspace).out == "-- --help\n"
 
 

@@ -159,7 +159,7 @@ def test_stage_inside_the_workspace_is_refused(pvisor, workspace):
 
 def test_safe_in_home_is_refused(pvisor, home):
     result = pvisor("run", "--safe", "--", "true", cwd=home, code=5)
-    assert "sensitive_paths" in result.err and "hint: " in result.err
+    assert "sensitive paths" in result.err and "hint: " in result.err
 
 
 def test_git_repository_of_home_does_not_swallow_projects(pvisor, home, git):

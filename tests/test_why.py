@@ -82,6 +82,9 @@ def test_a_path_is_told_as_the_job_sees_it(pvisor, workspace, environment, home)
     assert store[0]["refused"]
     relative = json.loads(pvisor("why", "--json", "last", "./file", "~/notes", cwd=workspace).out)
     assert [a["asked"] for a in relative] == [str(workspace / "file"), str(home / "notes")]
+    bare = json.loads(pvisor("why", "--json", "file", "src/none", "example.com", cwd=workspace).out)
+    assert [(a["kind"], a["asked"]) for a in bare] == [
+        ("path", str(workspace / "file")), ("path", str(workspace / "src/none")), ("network", "example.com")]
 
 
 def test_questions_that_are_none(world):

@@ -101,7 +101,7 @@ static int apply_limits(struct pv_launch *l, struct pv_err *err)
 static int got_through(const struct pv_observation *o, const struct pv_probe *probe, struct pv_err *err)
 {
         (void)pv_err_set(err, PV_ERR_UNSUPPORTED, 0, "%s cannot be enforced here: %s: %s got through",
-                         pv_dimension_name(o->dimension), o->control, probe->attempted);
+                         pv_dimension_title(o->dimension), o->control, probe->attempted);
         if (pv_streq(probe->name, PV_PROBE_REOPEN))
                 return pv_err_hint(err, "pass the input through a pipe: cat FILE | pvisor ...");
         return -1;
@@ -131,7 +131,7 @@ static int check_required(const struct pv_launch *l, struct pv_err *err)
                 /* Of a further command's controls some were probed by the first and are not again. */
                 if (!l->further)
                         return pv_err_set(err, PV_ERR_UNSUPPORTED, 0, "%s cannot be enforced here",
-                                          pv_dimension_name((enum pv_dimension)d));
+                                          pv_dimension_title((enum pv_dimension)d));
         }
         return 0;
 }

@@ -25,15 +25,14 @@ static const struct pv_opt publish_options[] = {
 };
 
 /* The running job that the first word names. */
-static int open_job(const struct pv_args *args, struct pv_job **out, int *dir, struct pv_err *err)
+static int open_job(const struct pv_args *args, const char *verb, struct pv_job **out, int *dir, struct pv_err *err)
 {
         const struct pv_args one = { .words = args->words, .n = 1 };
         pv_auto_job job = NULL;
         if (pv_cmd_job(&one, &job, err) < 0)
                 return -1;
-        if (job->state != PV_JOB_RUNNING)
-                return pv_err_set(err, PV_ERR_STATE, 0, "job %s does not run: it is %s", job->id,
-                                  pv_job_state_name(job->state));
+        if (pv_cmd_need_running(job, verb, err) < 0)
+                return -1;
         *dir = pv_job_open_dir(job, err);
         if (*dir < 0)
                 return -1;
@@ -77,7 +76,7 @@ static int run_allow(const void *opts, const struct pv_args *args, struct pv_err
         pv_auto_json answer = NULL;
         pv_auto_json rules = json_array();
         pv_auto_json asked = json_array();
-        if (read_rules(args, o->private_ips, rules, asked, err) < 0 || open_job(args, &job, &dir, err) < 0)
+        if (read_rules(args, o->private_ips, rules, asked, err) < 0 || open_job(args, "allow", &job, &dir, err) < 0)
                 return -1;
         json_t *request = pv_control_request("allow");
         (void)json_object_set(request, "rules", rules);
@@ -103,7 +102,7 @@ static int run_publish(const void *opts, const struct pv_args *args, struct pv_e
         pv_auto_fd dir = -1;
         pv_auto_json answer = NULL;
         pv_auto_str addr = { 0 };
-        if (pv_publication_parse(args->words[1], &p, err) < 0 || open_job(args, &job, &dir, err) < 0)
+        if (pv_publication_parse(args->words[1], &p, err) < 0 || open_job(args, "publish", &job, &dir, err) < 0)
                 return -1;
         json_t *request = pv_control_request("publish");
         (void)json_object_set_new(request, "publish", json_string(args->words[1]));

@@ -91,6 +91,9 @@ static const struct pv_opt options[] = {
                   "builds "
                   "see them." },
         PV_OPT_JSON(struct apply_options, json),
+        PV_OPT_ELSEWHERE("target",
+                         "changes go to the workspace that they were made in; `pvisor diff | git apply` takes "
+                         "them elsewhere"),
         { .name = NULL },
 };
 
@@ -284,7 +287,7 @@ static int check_options(const struct apply_options *o, struct pv_err *err)
                                   "apply: --commits and --git-raw are two ways for the same thing");
         if (files || o->commits)
                 return 0;
-        pv_err_set(err, PV_ERR_USAGE, 0, "apply: what? nothing was asked for");
+        pv_err_set(err, PV_ERR_USAGE, 0, "apply: nothing is chosen");
         return pv_err_hint(err, "pvisor apply --all, or --path PATH, or --include GLOB, or --commits");
 }
 

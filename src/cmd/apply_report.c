@@ -184,15 +184,18 @@ static void put_repo(struct pv_str *b, const struct pv_decision *d, const struct
 static void put_left_git(struct pv_str *b, const struct pv_decision *d, const struct pv_cmd_commits *commits)
 {
         pv_auto_free struct pv_git_repo *repos = NULL;
+        pv_auto_str words = { 0 };
         size_t n = 0, more = 0;
         if (count_left(d, PV_LEFT_GIT) == 0)
                 return;
         if (commits)
                 return; /* told already */
-        pv_str_put(b, "  git's own directory; --commits brings commits over, --git-raw takes it literally\n");
         pv_git_repos_find(d->verdicts.change, d->verdicts.item, d->verdicts.n, REPOS_SHOWN, &repos, &n, &more);
         for (size_t i = 0; i < n && d->result && d->host; i++)
-                put_repo(b, d, &repos[i]);
+                put_repo(&words, d, &repos[i]);
+        pv_str_putf(b, "  git's own directory; %s--git-raw takes it literally\n",
+                    words.len ? "--commits brings commits over, " : "");
+        pv_str_put(b, words.s ? words.s : "");
 }
 
 /* With --commits what is left of git's own directory was told in git's words. */

@@ -251,9 +251,8 @@ static int run(const void *opts, const struct pv_args *args, struct pv_err *err)
         if (pv_keys_parse(o->detach_keys ? o->detach_keys : DEFAULT_KEYS, &keys, err) < 0 ||
             pv_cmd_job(args, &job, err) < 0)
                 return -1;
-        if (job->state != PV_JOB_RUNNING)
-                return pv_err_set(err, PV_ERR_STATE, 0, "attach: job %s does not run: it is %s", job->id,
-                                  pv_job_state_name(job->state));
+        if (pv_cmd_need_running(job, "attach", err) < 0)
+                return -1;
         if (attach(job, &keys, &ended, &code, err) < 0)
                 return -1;
         if (ended)

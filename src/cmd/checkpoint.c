@@ -86,13 +86,34 @@ static int make(struct pv_job *job, struct pv_stage *s, struct pv_beside *b, con
         return 0;
 }
 
-static int run(const void *opts, const struct pv_args *args, struct pv_err *err)
+/* `create JOB` and `list JOB` are other ways to say JOB and --list JOB. */
+static int take_verb(const struct pv_args *given, struct pv_args *args, bool *list, struct pv_err *err)
+{
+        *args = *given;
+        if (given->n < 2)
+                return 0;
+        const char *verb = given->words[0];
+        if (!pv_streq(verb, "create") && !pv_streq(verb, "list")) {
+                (void)pv_err_set(err, PV_ERR_USAGE, 0, "checkpoint: one word too many: %s", given->words[1]);
+                return pv_err_hint(err, "did you mean pvisor checkpoint %s --name %s?", verb, given->words[1]);
+        }
+        *list = *list || pv_streq(verb, "list");
+        args->words++;
+        args->n--;
+        return 0;
+}
+
+static int run(const void *opts, const struct pv_args *given, struct pv_err *err)
 {
         const struct checkpoint_options *o = opts;
+        struct pv_args one, *args = &one;
+        bool list = o->list;
         struct pv_beside b = { .conn = -1 };
         pv_auto_job job = NULL;
         pv_auto_stage s = NULL;
-        if (o->list)
+        if (take_verb(given, &one, &list, err) < 0)
+                return -1;
+        if (list)
                 return pv_cmd_job(args, &job, err) < 0 ? -1 : show(job, o->json, err);
         if ((o->name && pv_job_check_name(o->name, err) < 0) ||
             pv_cmd_stage_decide(args, "checkpoint", &job, &b, &s, err) < 0)
@@ -116,11 +137,12 @@ const struct pv_command pv_cmd_checkpoint = {
         .usage = "[options] [JOB]",
         .about = "Freezes what a job has staged and gives it a name; nothing is copied. While the job still runs it "
                  "stands still until what it has staged is copied. `pvisor fork JOB@NAME` starts another job from "
-                 "there.",
+                 "there.\n\n"
+                 "`pvisor checkpoint list JOB` is `pvisor checkpoint --list JOB`.",
         .options = options,
         .options_size = sizeof(struct checkpoint_options),
         .style = PV_ARGS_MIXED,
-        .max_words = 1,
+        .max_words = 2,
         .words = PV_COMPLETE_JOB,
         .examples = examples,
         .run = run,

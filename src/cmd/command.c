@@ -42,15 +42,37 @@ const char *pv_command_name(size_t i)
         return i < sizeof entries / sizeof *entries ? entries[i].name : NULL;
 }
 
+static int hint_at_usage(const struct pv_command *c, struct pv_err *err)
+{
+        return pv_err_hint(err, "usage: pvisor %s %s", c->name, c->usage);
+}
+
+/*
+ * A word too many is most often the program to run, without the `--` before it, or a path that an option would name:
+ * then the hint is what was meant.
+ */
+static int too_many(const struct pv_command *c, const struct pv_args *args, struct pv_err *err)
+{
+        const char *word = args->words[c->max_words], *job = c->max_words ? args->words[0] : NULL;
+        (void)pv_err_set(err, PV_ERR_USAGE, 0, "%s: one word too many: %s", c->name, word);
+        if (job && c->style == PV_ARGS_AND_COMMAND && !args->set_off)
+                return pv_err_hint(err, "did you mean pvisor %s %s -- %s%s?", c->name, job, word,
+                                   args->n > c->max_words + 1 ? " ..." : "");
+        if (job && c->words == PV_COMPLETE_JOB && pv_opt_find(c->options, "path"))
+                return pv_err_hint(err, "did you mean pvisor %s %s --path %s?", c->name, job, word);
+        return hint_at_usage(c, err);
+}
+
 static int check_words(const struct pv_command *c, const struct pv_args *args, struct pv_err *err)
 {
         if (args->n > c->max_words)
-                (void)pv_err_set(err, PV_ERR_USAGE, 0, "%s: one word too many: %s", c->name, args->words[c->max_words]);
-        else if (args->n < c->min_words)
-                (void)pv_err_set(err, PV_ERR_USAGE, 0, "%s: something is missing", c->name);
-        else
+                return too_many(c, args, err);
+        if (args->n >= c->min_words)
                 return 0;
-        return pv_err_hint(err, "usage: pvisor %s %s", c->name, c->usage);
+        const char *needed = pv_str_has_prefix(c->usage, "[options] ") ? c->usage + strlen("[options] ") : c->usage;
+        const char *end = strstr(needed, " [--");
+        (void)pv_err_set(err, PV_ERR_USAGE, 0, "%s: needs %.*s", c->name, (int)(end ? end - needed : 512), needed);
+        return hint_at_usage(c, err);
 }
 
 static int show_help(const struct pv_command *c, struct pv_err *err)

@@ -18,7 +18,7 @@
  */
 /* clang-format off */
 #define PV_COMMANDS(X)                                                            \
-        X(MAIN,   run,        "Run a command inside a boundary, its file changes staged") \
+        X(MAIN,   run,        "Run a command; --safe puts it inside a boundary") \
         X(MAIN,   list,       "List jobs")                                        \
         X(DECIDE, status,     "Show one job")                                     \
         X(MAIN,   logs,       "Show what a job printed")                          \

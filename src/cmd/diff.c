@@ -89,24 +89,6 @@ static void run_finip(struct run *r)
 
 /* --- what is asked for --- */
 
-/* The first word is a job if there is one of that name, else a path in the newest. */
-static int find_job(const struct pv_args *args, struct pv_job **out, size_t *n_used, struct pv_err *err)
-{
-        const char *word = args->n ? args->words[0] : NULL;
-        *n_used = word ? 1 : 0;
-        if (pv_cmd_job_named(word, out, err) == 0)
-                return 0;
-        if (!word || err->kind != PV_ERR_NO_JOB || pv_str_has_prefix(word, "run-"))
-                return -1;
-        struct pv_err first = *err;
-        pv_err_clear(err);
-        *n_used = 0;
-        if (pv_cmd_job_named(NULL, out, err) == 0)
-                return 0;
-        *err = first;
-        return -1;
-}
-
 static int choose(struct run *r, const struct pv_args *args, size_t first, struct pv_err *err)
 {
         const struct pv_verdicts *v = &r->look.verdicts;
@@ -362,7 +344,8 @@ static int run(const void *options, const struct pv_args *args, struct pv_err *e
         __attribute__((cleanup(run_finip))) struct run r = { .options = options };
         struct pv_job *job = NULL;
         size_t n_used = 0;
-        if (pv_patch_begin(err) < 0 || find_job(args, &job, &n_used, err) < 0 || pv_look_open(job, &r.look, err) < 0)
+        if (pv_patch_begin(err) < 0 || pv_cmd_job_or_last(args, &job, &n_used, err) < 0 ||
+            pv_look_open(job, &r.look, err) < 0)
                 return -1;
         if (!r.look.stage) {
                 (void)pv_err_set(err, PV_ERR_STATE, 0, "%s: there are no staged changes", r.look.job->id);

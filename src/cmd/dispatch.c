@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/closest.h"
 #include "base/log.h"
 #include "base/place.h"
 #include "base/str.h"
@@ -26,17 +27,63 @@ static int exec_other(const char *executable, char **argv, struct pv_err *err)
         return pv_err_set(err, PV_ERR_SYS, errno, "%s", path);
 }
 
-static int unknown_command(const char *word, struct pv_err *err)
+/* What people of other tools call a command, and some of its ways. */
+static const struct {
+        const char *word, *line;
+} elsewhere[] = {
+        { "ls", "list" },
+        { "ps", "list" },
+        { "jobs", "list" },
+        { "rm", "drop" },
+        { "discard", "drop" },
+        { "reject", "drop" },
+        { "delete", "drop" },
+        { "stop", "kill" },
+        { "suspend", "kill" },
+        { "resume", "run --continue JOB -- COMMAND" },
+        { "continue", "run --continue JOB -- COMMAND" },
+        { "start", "run" },
+        { "shell", "exec JOB -- bash" },
+        { "enter", "exec JOB -- bash" },
+        { "revert", "undo" },
+        { "restore", "undo" },
+        { "rollback", "undo" },
+        { "show", "review" },
+        { "merge", "apply JOB --merge" },
+        { "accept", "apply" },
+        { "commit", "apply JOB --commits" },
+        { "clean", "prune" },
+        { "gc", "prune" },
+        { "snapshot", "checkpoint" },
+        { "branch", "fork" },
+        { "port", "publish" },
+        { "grant", "allow" },
+        { "log", "logs" },
+        { "explain", "why" },
+        { "check", "doctor" },
+};
+
+static const char *meant_by(const char *word)
 {
+        for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
+                if (pv_streq(elsewhere[i].word, word))
+                        return elsewhere[i].line;
         struct pv_closest closest = { .word = word };
         const char *name;
         for (size_t i = 0; (name = pv_command_name(i)); i++)
                 pv_closest_offer(&closest, name);
+        return closest.best;
+}
+
+static int unknown_command(const char *word, struct pv_err *err)
+{
+        const char *meant = meant_by(word);
         (void)pv_err_set(err, PV_ERR_USAGE, 0, "%s: no such command", word);
-        if (closest.best)
-                return pv_err_hint(err, "did you mean `pvisor %s`? to run a program: pvisor run -- %s ...",
-                                   closest.best, word);
-        return pv_err_hint(err, "to run it as a program: pvisor run -- %s ...; `pvisor help` lists the commands", word);
+        if (meant)
+                return pv_err_hint(err, "did you mean `pvisor %s`? to run a program: pvisor run --safe -- %s ...",
+                                   meant, word);
+        return pv_err_hint(err, "to run it as a program: pvisor run --safe -- %s ...; `pvisor help` lists the commands",
+                           word);
 }
 
 /* Runs command `name` with argv, whose first word is replaced by the name. */
@@ -55,10 +102,24 @@ static int run_named(const struct pv_command *const *own, const char *name, int 
         return exec_other(executable, next, err);
 }
 
+static int help_of(const struct pv_command *const *own, const char *name, char **asked, struct pv_err *err)
+{
+        const char *real = pv_streq(name, "spawn") ? "run" : name;
+        if (pv_command_executable(real))
+                return run_named(own, real, 2, asked, err);
+        const char *meant = meant_by(name);
+        (void)pv_err_set(err, PV_ERR_USAGE, 0, "help: %s: no such command", name);
+        return meant ? pv_err_hint(err, "did you mean `pvisor %s`?", meant)
+                     : pv_err_hint(err, "`pvisor help` lists the commands");
+}
+
 static int dispatch(const struct pv_command *const *own, int argc, char **argv, struct pv_err *err)
 {
         char help[] = "--help";
         char *asked[] = { argv[0], help, NULL };
+        bool helps = argc > 1 && (pv_streq(argv[1], "--help") || pv_streq(argv[1], "-h") || pv_streq(argv[1], "help"));
+        if (helps && argc == 3 && argv[2][0] != '-')
+                return help_of(own, argv[2], asked, err);
         if (argc < 2 || pv_streq(argv[1], "--help") || pv_streq(argv[1], "-h"))
                 return run_named(own, "help", 1, argv, err);
         if (pv_streq(argv[1], "--version") || pv_streq(argv[1], "-V"))
@@ -67,8 +128,6 @@ static int dispatch(const struct pv_command *const *own, int argc, char **argv, 
                 return run_named(own, "run", argc, argv, err);
         if (pv_streq(argv[1], "spawn"))
                 return run_named(own, "run", argc - 1, argv + 1, err);
-        if (pv_streq(argv[1], "help") && argc == 3 && argv[2][0] != '-')
-                return run_named(own, pv_streq(argv[2], "spawn") ? "run" : argv[2], 2, asked, err);
         return run_named(own, argv[1], argc - 1, argv + 1, err);
 }
 

@@ -41,7 +41,7 @@ static void put_dimension(struct pv_str *b, const struct pv_observations *all, e
         pv_str_putf(&detail, "%s", level ? level : "not known");
         put_controls(&detail, all, d, true, ": ");
         put_controls(&detail, all, d, false, "; not here: ");
-        pv_str_putf(b, "%-*s", INDENT, pv_cmd_dimension_title(d));
+        pv_str_putf(b, "%-*s", INDENT, pv_dimension_title(d));
         pv_help_wrap(b, detail.s, INDENT, INDENT, WIDTH);
 }
 

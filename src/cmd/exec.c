@@ -181,9 +181,8 @@ static int run(const void *opts, const struct pv_args *args, struct pv_err *err)
         }
         if (pv_cmd_job(args, &job, err) < 0)
                 return -1;
-        if (job->state != PV_JOB_RUNNING)
-                return pv_err_set(err, PV_ERR_STATE, 0, "exec: job %s does not run: it is %s", job->id,
-                                  pv_job_state_name(job->state));
+        if (pv_cmd_need_running(job, "exec", err) < 0)
+                return -1;
         if (execute(job, args->command, &code, err) == 0)
                 return code;
         pv_log_err(err);

@@ -8,7 +8,7 @@
 #include "job/fork.h"
 
 struct fork_options {
-        char *name;
+        char *name, *checkpoint;
         char *json; /* "" on stderr, a number: that descriptor, else a file */
         bool detach;
 };
@@ -30,6 +30,12 @@ static const struct pv_opt options[] = {
           .flags = PV_OPT_ARG_OPTIONAL | PV_OPT_ATTACHED,
           .field = offsetof(struct fork_options, json),
           .help = "Write a JSON summary of the finished run to stderr, a descriptor or a file." },
+        { .name = "checkpoint",
+          .type = PV_OPT_TEXT,
+          .arg = "NAME",
+          .field = offsetof(struct fork_options, checkpoint),
+          .help = "Another way to say JOB@NAME." },
+        PV_OPT_ELSEWHERE("stage", "the new job's stage is in its own directory; `pvisor list --json` says where"),
         { .name = NULL },
 };
 
@@ -47,12 +53,16 @@ static int run_fork(const struct fork_options *o, const struct pv_args *args, in
 {
         const struct pv_request request = { .name = o->name };
         pv_auto_free char *selector = args->n ? pv_strdup(args->words[0]) : pv_strdup("last");
-        const char *checkpoint = split_checkpoint(selector);
+        const char *split = split_checkpoint(selector), *checkpoint = o->checkpoint ? o->checkpoint : split;
         pv_auto_job parent = NULL;
         pv_auto_run_plan decided = { 0 };
         struct pv_run run_it = {
                 .request = &request, .argv = args->command, .environment = environ, .summary = summary
         };
+        if (split && o->checkpoint) {
+                (void)pv_err_set(err, PV_ERR_USAGE, 0, "fork: @%s and --checkpoint name the same thing", split);
+                return pv_cmd_not_started(err, summary);
+        }
         if ((checkpoint && pv_job_check_name(checkpoint, err) < 0) ||
             pv_cmd_job_named(*selector ? selector : "last", &parent, err) < 0 ||
             pv_fork_decide(parent, checkpoint, &run_it, &decided, err) < 0)
@@ -86,8 +96,9 @@ static int run(const void *opts, const struct pv_args *args, struct pv_err *err)
 
 const struct pv_command pv_cmd_fork = {
         .name = "fork",
-        .usage = "[options] [JOB[@CHECKPOINT]] -- COMMAND [ARG...]",
-        .about = "Starts a command in a new job that stands on what another one has staged, now or at a checkpoint, in "
+        .usage = "[options] [JOB[@CHECKPOINT]] [-- COMMAND [ARG...]]",
+        .about = "Starts a command (that job's own, without one) in a new job that stands on what another one has "
+                 "staged, now or at a checkpoint, in "
                  "the "
                  "same kind of boundary. Nothing is copied; each job keeps its own changes from there on. Exits as "
                  "`run` "

@@ -48,6 +48,11 @@ static int run(const void *opts, const struct pv_args *args, struct pv_err *err)
         return r < 0 ? -1 : code;
 }
 
+static const struct pv_opt options[] = {
+        PV_OPT_ELSEWHERE("checkpoint", "`pvisor fork JOB@NAME -- COMMAND` stands on one"),
+        { .name = NULL },
+};
+
 static const char *const examples[] = {
         "pvisor inspect last -- git log --oneline -5",
         "look at the commits that the job made",
@@ -67,7 +72,7 @@ const struct pv_command pv_cmd_inspect = {
                  "job's; this way they cannot reach anything of yours. Nothing that the command changes is kept. Of a "
                  "job that still runs it shows what is staged when it begins: the job stands still until that is "
                  "copied. Exits as the command did.",
-        .options = NULL,
+        .options = options,
         .options_size = 1,
         .style = PV_ARGS_AND_COMMAND,
         .max_words = 1,

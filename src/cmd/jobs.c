@@ -38,6 +38,36 @@ int pv_cmd_job(const struct pv_args *args, struct pv_job **out, struct pv_err *e
         return pv_cmd_job_named(args->n > 0 ? args->words[0] : NULL, out, err);
 }
 
+int pv_cmd_job_or_last(const struct pv_args *args, struct pv_job **out, size_t *n_used, struct pv_err *err)
+{
+        const char *word = args->n ? args->words[0] : NULL;
+        *n_used = word ? 1 : 0;
+        if (pv_cmd_job_named(word, out, err) == 0)
+                return 0;
+        if (!word || err->kind != PV_ERR_NO_JOB || pv_str_has_prefix(word, "run-"))
+                return -1;
+        struct pv_err first = *err;
+        pv_err_clear(err);
+        *n_used = 0;
+        if (pv_cmd_job_named(NULL, out, err) == 0)
+                return 0;
+        *err = first;
+        return -1;
+}
+
+int pv_cmd_need_running(const struct pv_job *job, const char *verb, struct pv_err *err)
+{
+        static const char *const how[] = {
+                [PV_JOB_ENDED] = "it has ended",
+                [PV_JOB_LOST] = "it is lost, its supervisor was killed",
+                [PV_JOB_FAILED] = "it never started",
+        };
+        if (job->state == PV_JOB_RUNNING)
+                return 0;
+        (void)pv_err_set(err, PV_ERR_STATE, 0, "%s: job %s does not run: %s", verb, job->id, how[job->state]);
+        return pv_err_hint(err, "pvisor list shows which jobs run");
+}
+
 static int check_staged(const struct pv_job *job, const char *verb, struct pv_err *err)
 {
         if (!job->stage_dir) {
@@ -104,11 +134,12 @@ int pv_cmd_stage_take(struct pv_job *job, const char *verb, struct pv_stage **ou
         }
         pv_stage_own_files(job->stage_dir);
         if (pv_stage_open(job->stage_dir, PV_STAGE_TAKE, &s, err) < 0) {
-                bool gone = pv_cmd_stage_is_gone(job);
-                if (gone && job->dropped)
-                        return pv_err_set(err, PV_ERR_STATE, 0, "%s: job %s was dropped: nothing is left of it", verb,
-                                          job->id);
-                if (gone)
+                struct pv_err gone = PV_ERR_INIT;
+                if (pv_job_check_stage_left(job, verb, &gone) < 0) {
+                        *err = gone;
+                        return -1;
+                }
+                if (pv_cmd_stage_is_gone(job))
                         (void)stage_is_gone(job, err);
                 return pv_err_wrap(err, "%s", verb);
         }
@@ -196,6 +227,8 @@ int pv_cmd_stage_look(struct pv_job *job, struct pv_stage **out, struct pv_err *
         if (check_staged(job, "look", err) < 0)
                 return -1;
         pv_stage_own_files(job->stage_dir);
+        if (pv_job_check_stage_left(job, "look", err) < 0)
+                return -1;
         if (pv_stage_open(job->stage_dir, PV_STAGE_LOOK, out, err) < 0)
                 return pv_cmd_stage_is_gone(job) && !job->dropped ? stage_is_gone(job, err) : -1;
         recover_first(job, out);
@@ -306,22 +339,6 @@ void pv_cmd_put_argv(struct pv_str *b, const json_t *argv)
                         pv_str_putc(b, ' ');
                 put_word(b, word);
         }
-}
-
-const char *pv_cmd_dimension_title(enum pv_dimension d)
-{
-        static const char *const titles[] = {
-                [PV_DIM_WORKSPACE_WRITES] = "workspace writes",
-                [PV_DIM_HOST_WRITES] = "host writes",
-                [PV_DIM_READS] = "reads",
-                [PV_DIM_SENSITIVE_PATHS] = "sensitive paths",
-                [PV_DIM_NETWORK] = "network",
-                [PV_DIM_CREDENTIALS] = "credentials",
-                [PV_DIM_SUBPROCESSES] = "subprocesses",
-                [PV_DIM_RESOURCES] = "resources",
-        };
-        static_assert(sizeof titles / sizeof *titles == PV_DIMENSIONS, "a title for each dimension");
-        return titles[d];
 }
 
 /* Our own words, but a file is a file: bounded, and nothing in it is a key that is not ours. */

@@ -53,12 +53,14 @@ int pv_cmd_print_json(json_t *value, struct pv_err *err);
 
 /* "1 change", "12 changes" */
 void pv_cmd_put_count(struct pv_str *b, size_t n, const char *one, const char *many);
+/* The job that the first word names (*n_used: 1), or, where it names none, the newest of this workspace (0). */
+int pv_cmd_job_or_last(const struct pv_args *args, struct pv_job **out, size_t *n_used, struct pv_err *err);
+/* PV_ERR_STATE, with what became of it, where the job does not run. */
+int pv_cmd_need_running(const struct pv_job *job, const char *verb, struct pv_err *err);
 /* "5s", "3m", "2h", "4d" since then. */
 void pv_cmd_put_age(struct pv_str *b, const struct timespec *then);
 /* argv as a shell would take it, safe for a terminal. */
 void pv_cmd_put_argv(struct pv_str *b, const json_t *argv);
-/* What a person calls a dimension: "workspace writes". */
-const char *pv_cmd_dimension_title(enum pv_dimension d);
 /* What pVisor itself had to say of a detached job, each line after `indent`; nothing where there is none. */
 void pv_cmd_put_closing(struct pv_str *b, const struct pv_job *job, const char *indent);
 /* The same: an array of lines, or null. */

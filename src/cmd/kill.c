@@ -54,9 +54,8 @@ static int run(const void *opts, const struct pv_args *args, struct pv_err *err)
         pid_t pid = 0;
         if (pv_cmd_job(args, &job, err) < 0)
                 return -1;
-        if (job->state != PV_JOB_RUNNING)
-                return pv_err_set(err, PV_ERR_STATE, 0, "kill: job %s does not run: it is %s", job->id,
-                                  pv_job_state_name(job->state));
+        if (pv_cmd_need_running(job, "kill", err) < 0)
+                return -1;
         if (pv_job_open_supervisor(job, &pid, &pidfd, err) < 0)
                 return -1;
         pv_job_event(job, "kill", json_pack("{s:s}", "signal", "TERM"));

@@ -14,6 +14,9 @@
 #define DEFAULT_COLUMNS 80
 #define PIPED_COLUMNS   200 /* nobody cuts what goes into a file: but a line is one, and ends */
 #define NAME_SHOWN      12
+#define ID_SHOWN        24
+#define STATE_SHOWN     11
+#define COMMAND_LEAST   10 /* columns that a command gets before others are left out */
 #define WATCH_MS        1000
 #define CTRL_C          3
 /* The alternate screen without a cursor. */
@@ -92,7 +95,7 @@ static void put_state(struct pv_str *b, const struct pv_job *job)
         } else if (job->state == PV_JOB_ENDED && job->exit_code > 0) {
                 pv_str_putf(&text, " (%d)", job->exit_code);
         }
-        pv_str_putf(b, "%-11s", text.s);
+        pv_str_putf(b, "%-*s", STATE_SHOWN, text.s);
 }
 
 static void put_changes(struct pv_str *b, const struct pv_job *job)
@@ -102,8 +105,8 @@ static void put_changes(struct pv_str *b, const struct pv_job *job)
                 (void)snprintf(text, sizeof text, "-");
         else if (job->dropped)
                 (void)snprintf(text, sizeof text, "dropped");
-        else if (job->pending < 0)
-                (void)snprintf(text, sizeof text, "?");
+        else if (job->pending < 0) /* what never started changed nothing */
+                (void)snprintf(text, sizeof text, "%s", job->state == PV_JOB_FAILED ? "-" : "?");
         else if (job->pending == 0 && job->applied > 0)
                 (void)snprintf(text, sizeof text, "applied");
         else
@@ -130,12 +133,10 @@ static void put_size(struct pv_str *b, const struct pv_job *job, const struct li
         pv_str_putf(b, "%9s  ", size.s);
 }
 
-/* The rest of the line: the command, cut to what fits; at least one word's worth on a narrow terminal. */
-static void put_command(struct pv_str *b, const struct pv_job *job, size_t line_start, size_t columns)
+/* The rest of the line: the command, cut to what fits. */
+static void put_command(struct pv_str *b, const struct pv_job *job, size_t room)
 {
         pv_auto_str command = { 0 };
-        size_t used = b->len - line_start;
-        size_t room = columns > used + 16 ? columns - used : 16;
         pv_cmd_put_argv(&command, json_object_get(json_object_get(job->request, "plan"), "argv"));
         if (command.len == 0)
                 return;
@@ -143,11 +144,11 @@ static void put_command(struct pv_str *b, const struct pv_job *job, size_t line_
                 pv_str_put(b, command.s);
                 return;
         }
-        size_t n = room - 3;
+        size_t n = room > 3 ? room - 3 : 0;
         while (n > 0 && ((unsigned char)command.s[n] & 0xc0) == 0x80) /* not within a character */
                 n--;
         pv_str_put_bytes(b, command.s, n);
-        pv_str_put(b, "...");
+        pv_str_putf(b, "%.*s", (int)(room < 3 ? room : 3), "...");
 }
 
 static size_t terminal_columns(void)
@@ -158,31 +159,73 @@ static size_t terminal_columns(void)
         return ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col ? w.ws_col : DEFAULT_COLUMNS;
 }
 
-static void put_job(struct pv_str *b, const struct pv_job *job, const struct list_options *o, size_t columns)
+/* Columns that a narrow terminal has no room for are left out, from the least to the most needed. */
+struct shape {
+        bool size, changes, age, name;
+        int name_width;
+        size_t room; /* for the command */
+};
+
+static size_t width_of(const struct shape *s)
+{
+        return ID_SHOWN + 2 + STATE_SHOWN + 1 + (s->age ? 6 : 0) + (s->changes ? 9 : 0) + (s->size ? 11 : 0) +
+               (s->name ? (size_t)s->name_width + 2 : 0);
+}
+
+static struct shape shape_for(const struct jobs *j, size_t columns)
+{
+        struct shape s = { .size = true, .changes = true, .age = true, .name = true, .name_width = NAME_SHOWN };
+        bool *const optional[] = { &s.size, &s.changes, &s.age, &s.name };
+        size_t longest = strlen("NAME");
+        for (size_t i = 0; i < j->n; i++)
+                if (j->v[i]->name && strlen(j->v[i]->name) > longest)
+                        longest = strlen(j->v[i]->name);
+        if (columns < PIPED_COLUMNS || longest > NAME_SHOWN)
+                s.name_width = (int)longest;
+        for (size_t i = 0; i < sizeof optional / sizeof *optional && width_of(&s) + COMMAND_LEAST > columns; i++)
+                *optional[i] = false;
+        s.room = columns > width_of(&s) ? columns - width_of(&s) : 0;
+        return s;
+}
+
+static void put_job(struct pv_str *b, const struct pv_job *job, const struct list_options *o, const struct shape *s)
 {
         pv_auto_str age = { 0 };
-        size_t start = b->len;
         pv_cmd_put_age(&age, &job->started);
-        pv_str_putf(b, "%-24s  ", job->id);
+        pv_str_putf(b, "%-*s  ", ID_SHOWN, job->id);
         put_state(b, job);
-        pv_str_putf(b, " %4s  ", age.s);
-        put_changes(b, job);
         pv_str_putc(b, ' ');
-        put_size(b, job, o);
-        pv_str_putf(b, "%-*s  ", NAME_SHOWN, job->name ? job->name : "-");
-        put_command(b, job, start, columns);
+        if (s->age)
+                pv_str_putf(b, "%4s  ", age.s);
+        if (s->changes) {
+                put_changes(b, job);
+                pv_str_putc(b, ' ');
+        }
+        if (s->size)
+                put_size(b, job, o);
+        if (s->name)
+                pv_str_putf(b, "%-*s  ", s->name_width, job->name ? job->name : "-");
+        put_command(b, job, s->room);
         pv_str_putc(b, '\n');
 }
 
-static void put_heading(struct pv_str *b)
+static void put_heading(struct pv_str *b, const struct shape *s)
 {
-        pv_str_putf(b, "%-24s  %-11s %4s  %-8s %9s  %-*s  %s\n", "JOB", "STATE", "AGE", "CHANGES", "SIZE", NAME_SHOWN,
-                    "NAME", "COMMAND");
+        pv_str_putf(b, "%-*s  %-*s ", ID_SHOWN, "JOB", STATE_SHOWN, "STATE");
+        if (s->age)
+                pv_str_putf(b, "%4s  ", "AGE");
+        if (s->changes)
+                pv_str_putf(b, "%-8s ", "CHANGES");
+        if (s->size)
+                pv_str_putf(b, "%9s  ", "SIZE");
+        if (s->name)
+                pv_str_putf(b, "%-*s  ", s->name_width, "NAME");
+        pv_str_putf(b, "%.*s\n", (int)(s->room < 16 ? s->room : 16), "COMMAND");
 }
 
 /* All jobs of the workspace of jobs[first], which is the first of them. */
 static void put_workspace(struct pv_str *b, const struct jobs *j, size_t first, const struct list_options *o,
-                          size_t columns)
+                          const struct shape *shape)
 {
         const char *workspace = j->v[first]->workspace;
         if (o->all) {
@@ -192,7 +235,7 @@ static void put_workspace(struct pv_str *b, const struct jobs *j, size_t first, 
         }
         for (size_t i = first; i < j->n; i++)
                 if (pv_streq(j->v[i]->workspace, workspace))
-                        put_job(b, j->v[i], o, columns);
+                        put_job(b, j->v[i], o, shape);
 }
 
 static bool is_first_of_workspace(const struct jobs *j, size_t i)
@@ -205,11 +248,11 @@ static bool is_first_of_workspace(const struct jobs *j, size_t i)
 
 static void put_table(struct pv_str *b, const struct jobs *j, const struct list_options *o)
 {
-        size_t columns = terminal_columns();
-        put_heading(b);
+        const struct shape shape = shape_for(j, terminal_columns());
+        put_heading(b, &shape);
         for (size_t i = 0; i < j->n; i++)
                 if (is_first_of_workspace(j, i))
-                        put_workspace(b, j, i, o, columns);
+                        put_workspace(b, j, i, o, &shape);
 }
 
 static json_t *jobs_json(const struct jobs *j, bool with_size)
@@ -249,7 +292,8 @@ static int compose(const struct list_options *o, struct pv_str *out, struct pv_s
         if (j.n)
                 put_table(out, &j, o);
         else
-                pv_str_putf(notes, "no jobs%s%s\n", workspace ? " of " : "", workspace ? workspace : "");
+                pv_str_putf(notes, "no jobs%s%s%s\n", workspace ? " of " : "", workspace ? workspace : "",
+                            others ? "" : "; `pvisor run --safe -- COMMAND` starts one");
         if (others)
                 pv_str_putf(notes, "%zu of other workspaces: pvisor list --all\n", others);
         if (j.damaged)

@@ -41,9 +41,7 @@ static int load(const char *name, struct pv_profile **out, struct pv_err *err)
         pv_auto_free char *path = pv_profile_find(&places, name);
         if (path)
                 return pv_profile_load(path, name, out, err);
-        (void)pv_err_set(err, PV_ERR_USAGE, 0, "login %s: there is no such profile", name);
-        (void)pv_err_hint(err, "pvisor profile list");
-        return -1;
+        return pv_profile_missing(&places, "login", name, err);
 }
 
 /* The command that was given, or the profile's. */

@@ -3,6 +3,7 @@
 
 #include <string.h>
 #include <sys/stat.h>
+#include "base/closest.h"
 
 /* More options than this are taken for a mistake. */
 #define USES_MAX 4096
@@ -22,12 +23,18 @@ const struct pv_opt *pv_opt_find(const struct pv_opt *table, const char *name)
         return NULL;
 }
 
+/* A refused row whose name ends in "-*" stands for all that begin so. */
 static const struct pv_opt *find_n(const struct pv_opt *table, const char *name, size_t n)
 {
-        for (const struct pv_opt *o = table; o && o->name; o++)
-                if (strlen(o->name) == n && memcmp(o->name, name, n) == 0)
+        const struct pv_opt *family = NULL;
+        for (const struct pv_opt *o = table; o && o->name; o++) {
+                size_t len = strlen(o->name);
+                if (len == n && memcmp(o->name, name, n) == 0)
                         return o;
-        return NULL;
+                if (len > 2 && pv_str_has_suffix(o->name, "-*") && n >= len && memcmp(o->name, name, len - 1) == 0)
+                        family = o;
+        }
+        return family;
 }
 
 static const struct pv_opt *find_letter(const struct pv_opt *table, char letter)
@@ -46,56 +53,22 @@ bool pv_opt_was_used(const struct pv_parsed *p, const char *name)
         return false;
 }
 
-/* Edit distance of short words (Levenshtein), one row at a time. */
-static unsigned distance(const char *a, const char *b)
-{
-        unsigned row[64];
-        size_t n = strlen(b);
-        if (n >= sizeof row / sizeof *row || strlen(a) >= sizeof row / sizeof *row)
-                return 1000;
-        for (size_t j = 0; j <= n; j++)
-                row[j] = (unsigned)j;
-        for (size_t i = 1; a[i - 1]; i++) {
-                unsigned diagonal = row[0];
-                row[0] = (unsigned)i;
-                for (size_t j = 1; j <= n; j++) {
-                        unsigned replaced = diagonal + (a[i - 1] != b[j - 1]);
-                        unsigned other = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
-                        diagonal = row[j];
-                        row[j] = replaced < other ? replaced : other;
-                }
-        }
-        return row[n];
-}
-
-void pv_closest_offer(struct pv_closest *c, const char *candidate)
-{
-        unsigned d = distance(c->word, candidate);
-        if (d > 2 && pv_str_has_prefix(candidate, c->word) && strlen(c->word) >= 3)
-                d = 2;
-        if (d <= 2 && d < strlen(candidate) && (!c->best || d < c->distance)) {
-                c->best = candidate;
-                c->distance = d;
-        }
-}
-
 static int unknown(const struct pv_opt *table, const char *word, size_t n, struct pv_err *err)
 {
         pv_auto_free char *name = pv_strndup(word, n);
         struct pv_closest closest = { .word = name };
         for (const struct pv_opt *o = table; o && o->name; o++)
-                if (!(o->flags & PV_OPT_HIDDEN))
+                if (!(o->flags & PV_OPT_HIDDEN) && o->type != PV_OPT_REFUSED)
                         pv_closest_offer(&closest, o->name);
         (void)pv_err_set(err, PV_ERR_USAGE, 0, "--%s: no such option", name);
-        if (closest.best)
-                (void)pv_err_hint(err, "did you mean --%s?", closest.best);
-        return -1;
+        return closest.best ? pv_err_hint(err, "did you mean --%s?", closest.best)
+                            : pv_err_hint(err, "--help lists the options");
 }
 
-static int refused(const struct pv_opt *o, struct pv_err *err)
+static int refused(const struct pv_opt *o, const char *shown, struct pv_err *err)
 {
         return pv_err_set(err, o->flags & PV_OPT_LIMIT ? PV_ERR_UNSUPPORTED : PV_ERR_USAGE, 0,
-                          "--%s: not in this version: %s", o->name, o->help);
+                          "%s: not in this version: %s", shown, o->help);
 }
 
 static bool takes_argument(const struct pv_opt *o)
@@ -141,9 +114,9 @@ static bool options_until_separator(const struct cursor *at, int i)
 }
 
 /*
- * Whether the word after an option with an optional argument is that argument. A choice is one by its spelling. A
- * path is one when the command is set off by `--`; else, since `--stage make test` is meant to run make, only
- * when it has a slash in it and is no file that could be run.
+ * Whether the word after an option with an optional argument is that argument. It is one when the command is set off
+ * by `--`, so that a misspelt choice is said. Else a choice is one by its spelling; a path, since `--stage make test`
+ * is meant to run make, only when it has a slash in it and is no file that could be run.
  */
 static bool is_optional_argument(const struct cursor *at, const struct pv_opt *o)
 {
@@ -151,9 +124,11 @@ static bool is_optional_argument(const struct cursor *at, const struct pv_opt *o
         struct stat st;
         if (!word || word[0] == '-' || o->flags & PV_OPT_ATTACHED)
                 return false;
+        if (at->style == PV_ARGS_COMMAND && options_until_separator(at, at->i + 2))
+                return true;
         if (o->choices)
                 return is_choice(o, word);
-        if (at->style != PV_ARGS_COMMAND || options_until_separator(at, at->i + 2))
+        if (at->style != PV_ARGS_COMMAND)
                 return true;
         return strchr(word, '/') && at->i + 2 < at->argc && (stat(word, &st) < 0 || S_ISDIR(st.st_mode));
 }
@@ -191,8 +166,10 @@ static int parse_long(struct cursor *at, struct pv_err *err)
                 return 0;
         if (!o)
                 return unknown(at->table, word, n, err);
-        if (o->type == PV_OPT_REFUSED)
-                return refused(o, err);
+        if (o->type == PV_OPT_REFUSED) {
+                pv_auto_free char *shown = pv_strf("--%.*s", (int)n, word);
+                return refused(o, shown, err);
+        }
         if (equals)
                 return add_use(at, o, equals + 1, err);
         if (!takes_argument(o))
@@ -204,6 +181,12 @@ static int parse_long(struct cursor *at, struct pv_err *err)
         return add_use(at, o, at->argv[++at->i], err);
 }
 
+static int unknown_letter(char c, struct pv_err *err)
+{
+        (void)pv_err_set(err, PV_ERR_USAGE, 0, "-%c: no such option", c);
+        return pv_err_hint(err, "--help lists the options");
+}
+
 /* "-q", "-qv", "-nNAME", "-n NAME". */
 static int parse_letters(struct cursor *at, struct pv_err *err)
 {
@@ -213,9 +196,9 @@ static int parse_letters(struct cursor *at, struct pv_err *err)
                 if (!o && take_common(at, common))
                         continue;
                 if (!o)
-                        return pv_err_set(err, PV_ERR_USAGE, 0, "-%c: no such option", *c);
+                        return unknown_letter(*c, err);
                 if (o->type == PV_OPT_REFUSED)
-                        return refused(o, err);
+                        return refused(o, (char[]){ '-', *c, '\0' }, err);
                 if (!takes_argument(o)) {
                         if (add_use(at, o, NULL, err) < 0)
                                 return -1;
@@ -237,6 +220,12 @@ static void take_command(struct cursor *at, int from)
         at->i = at->argc;
 }
 
+static void take_set_off(struct cursor *at)
+{
+        at->out->args.set_off = true;
+        take_command(at, at->i + 1);
+}
+
 int pv_opt_parse(const struct pv_opt *table, enum pv_args_style style, int argc, char **argv, struct pv_parsed *out,
                  struct pv_err *err)
 {
@@ -250,7 +239,7 @@ int pv_opt_parse(const struct pv_opt *table, enum pv_args_style style, int argc,
                         if (style == PV_ARGS_MIXED)
                                 only_words = true;
                         else
-                                take_command(&at, at.i + 1);
+                                take_set_off(&at);
                 } else if (only_words || word[0] != '-' || word[1] == '\0') {
                         if (style == PV_ARGS_COMMAND)
                                 take_command(&at, at.i);
@@ -349,7 +338,7 @@ int pv_opt_set(const struct pv_opt *o, void *target, const char *value, const ch
         case PV_OPT_REFUSED:
                 break;
         }
-        return refused(o, err);
+        return refused(o, shown, err);
 }
 
 int pv_opt_apply(const struct pv_parsed *p, void *target, struct pv_err *err)

@@ -24,7 +24,8 @@ enum pv_opt_type {
         PV_OPT_SIZE,     /* uint64_t bytes, at least 1; "64KiB", "4GB" */
         PV_OPT_DURATION, /* uint64_t milliseconds, at least 1; "30s", "5m" */
         PV_OPT_CHOICE,   /* int: 1 + index into choices; 0 stays "not given" */
-        PV_OPT_REFUSED,  /* known, but not in this version: using it is an error and help says what it would be */
+        PV_OPT_REFUSED,  /* known, but not in this version: using it is an error that says what it would be; "vm-*" is
+                            all of a family */
 };
 
 enum pv_opt_flags {
@@ -55,13 +56,19 @@ struct pv_opt {
         size_t field;               /* offsetof() in the command's options struct */
         const char *const *choices; /* of PV_OPT_CHOICE, NULL-terminated */
         unsigned flags;             /* enum pv_opt_flags */
-        /* TEXT, LIST: looks at a value before it is stored, so that an error can name where it stands. NULL: none. */
+        /* Looks at a value before it is stored, so that an error can name where it stands. NULL: none. */
         int (*check)(const char *value, struct pv_err *err);
         uint64_t least;         /* of COUNT and SIZE, with what no program starts; 0: 1 */
         const char *least_text; /* it, as a person writes it */
         enum pv_opt_complete complete;
         const char *group; /* heading in help; NULL: that of the row before */
 };
+
+/* The row of an option that other tools of this kind have: what does it instead, or what it would be. */
+#define PV_OPT_ELSEWHERE(name_, help_)                                                       \
+        {                                                                                    \
+                .name = name_, .type = PV_OPT_REFUSED, .flags = PV_OPT_HIDDEN, .help = help_ \
+        }
 
 /* The row for `--json` of a command that reads: a bool field. */
 #define PV_OPT_JSON(type_, field_)                                                                                     \
@@ -80,6 +87,7 @@ struct pv_args {
         char **words; /* borrowed from argv; not NULL-terminated */
         size_t n;
         char **command; /* NULL-terminated, within argv; NULL when there is none */
+        bool set_off;   /* a `--` stood before the command */
 };
 
 struct pv_opt_use {
@@ -112,15 +120,5 @@ void pv_opt_fini(const struct pv_opt *table, void *target);
 
 const struct pv_opt *pv_opt_find(const struct pv_opt *table, const char *name);
 bool pv_opt_was_used(const struct pv_parsed *p, const char *name);
-
-/*
- * The candidate that is closest to a mistyped word, or NULL when none is close enough. Walk candidates with
- * pv_closest_offer().
- */
-struct pv_closest {
-        const char *word, *best;
-        unsigned distance;
-};
-void pv_closest_offer(struct pv_closest *c, const char *candidate);
 
 #endif

@@ -127,10 +127,8 @@ static int show(const struct pv_profile_places *places, const char *name, bool a
         if (name[0] == '@')
                 return show_group(name, as_json, err);
         pv_auto_free char *path = pv_profile_find(places, name);
-        if (!path) {
-                (void)pv_err_set(err, PV_ERR_USAGE, 0, "profile %s: there is no such profile", name);
-                return pv_err_hint(err, "pvisor profile list");
-        }
+        if (!path)
+                return pv_profile_missing(places, "profile", name, err);
         if (pv_profile_load(path, name, &p, err) < 0)
                 return -1;
         if (as_json)
@@ -190,6 +188,8 @@ static int run(const void *options, const struct pv_args *args, struct pv_err *e
                 return list(&places, o->json, err);
         if (args->n == 2 && pv_streq(args->words[0], "show"))
                 return show(&places, args->words[1], o->json, err);
+        if (args->n == 1 && !pv_streq(args->words[0], "show"))
+                return show(&places, args->words[0], o->json, err);
         (void)pv_err_set(err, PV_ERR_USAGE, 0, "profile: list, or show NAME");
         return pv_err_hint(err, "pvisor profile show claude; pvisor profile show @npm");
 }

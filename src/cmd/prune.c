@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pvisor prune */
+#include <string.h>
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -15,11 +16,21 @@ struct prune_options {
         bool applied, unapplied, damaged, dry_run, json;
 };
 
+/* A number alone is seconds elsewhere; here it would most often be meant as days. */
+static int check_older(const char *value, struct pv_err *err)
+{
+        if (value[strspn(value, "0123456789")])
+                return 0;
+        (void)pv_err_set(err, PV_ERR_USAGE, 0, "'%.40s' has no unit", value);
+        return pv_err_hint(err, "%.40sd for days, %.40sh for hours", value, value);
+}
+
 static const struct pv_opt options[] = {
         { .name = "older",
           .type = PV_OPT_DURATION,
           .arg = "TIME",
           .field = offsetof(struct prune_options, older),
+          .check = check_older,
           .help = "Only jobs that ended longer ago than this: 14d, 12h." },
         { .name = "applied",
           .type = PV_OPT_FLAG,

@@ -28,6 +28,8 @@ static const struct pv_opt table[] = {
         PV_OPT_JSON(struct options, json),
         PV_OPT_COLOUR(struct options, colour),
         PV_OPT_NO_PAGER(struct options, no_pager),
+        PV_OPT_ELSEWHERE("diff", "`pvisor diff` shows the changes as a patch"),
+        PV_OPT_ELSEWHERE("checkpoint", "`pvisor fork JOB@NAME -- COMMAND` stands on one"),
         { 0 },
 };
 

@@ -36,6 +36,57 @@ static void say_what_holds(const struct pv_run_plan *decided)
                 pv_log_note("no boundary: the command has all your rights (--safe confines it)");
 }
 
+/*
+ * `pvisor run claude --safe` would hand --safe to claude and confine nothing. Where nothing sets the command off and
+ * nothing confines it, an option of ours that would have done so is taken for a slip.
+ */
+static int check_order(const struct pv_request *r, const struct pv_args *args, struct pv_err *err)
+{
+        static const char *const confine[] = { "--safe", "--strict", "--stage", "--filesystem", "--overlaynet" };
+        if (args->set_off || !args->command || r->safe || r->stage || r->filesystem || r->overlaynet ||
+            r->overlaynet_allow.n || r->overlaynet_deny.n || r->overlaynet_deny_all)
+                return 0;
+        for (char *const *a = args->command + 1; args->command[0] && *a; a++)
+                for (size_t i = 0; i < sizeof confine / sizeof *confine; i++) {
+                        size_t n = strlen(confine[i]);
+                        if (!pv_str_has_prefix(*a, confine[i]) || !strchr("=-", (*a)[n]) ||
+                            ((*a)[n] == '-' && !pv_streq(confine[i], "--overlaynet")))
+                                continue; /* '\0' is found by strchr(), too */
+                        (void)pv_err_set(err, PV_ERR_USAGE, 0, "run: %s stands after the command and would go to %s",
+                                         *a, args->command[0]);
+                        return pv_err_hint(err,
+                                           "pvisor run %s -- %s ...; or, if %s is to have it: pvisor run -- %s ...", *a,
+                                           args->command[0], args->command[0], args->command[0]);
+                }
+        return 0;
+}
+
+/* A name stands for one running job of a workspace, or `kill NAME` would end another one than was meant. */
+static int check_name(const struct pv_request *request, struct pv_err *err)
+{
+        struct pv_err ignored = PV_ERR_INIT;
+        pv_auto_free char *workspace = NULL;
+        pv_auto_job holder = NULL;
+        if (!request->name || request->dry_run || pv_job_check_name(request->name, &ignored) < 0 ||
+            pv_cmd_workspace(&workspace, &ignored) < 0 ||
+            pv_job_select(request->name, workspace, &holder, &ignored) < 0)
+                return 0;
+        if (holder->state != PV_JOB_RUNNING || !holder->name || !pv_streq(holder->name, request->name) ||
+            !pv_streq(holder->workspace, workspace))
+                return 0;
+        (void)pv_err_set(err, PV_ERR_USAGE, 0, "--name %s: job %s has that name and still runs", request->name,
+                         holder->id);
+        return pv_err_hint(err, "take another name, or end it: pvisor kill %s", request->name);
+}
+
+static int check_continued(const struct pv_job *job, struct pv_err *err)
+{
+        if (!job || job->state != PV_JOB_RUNNING)
+                return 0;
+        (void)pv_err_set(err, PV_ERR_BUSY, 0, "--continue: job %s still runs", job->id);
+        return pv_err_hint(err, "pvisor exec %s -- COMMAND runs beside it; pvisor kill ends it", job->id);
+}
+
 static int run(const struct pv_request *request, const struct pv_args *args, int summary, struct pv_err *err)
 {
         pv_auto_job continued = NULL;
@@ -46,7 +97,8 @@ static int run(const struct pv_request *request, const struct pv_args *args, int
                 return pv_cmd_not_started(err, summary);
         }
         r.continued = continued;
-        if (pv_run_decide(&r, &decided, err) < 0)
+        if (check_order(request, args, err) < 0 || check_name(request, err) < 0 ||
+            check_continued(continued, err) < 0 || pv_run_decide(&r, &decided, err) < 0)
                 return pv_cmd_not_started(err, summary);
         if (request->dry_run)
                 return pv_plan_show(decided.plan, request->json != NULL, err);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Configuration fields are options: the same table, the same conversions. */
+#include "base/closest.h"
 #include "base/log.h"
 #include "cmd/run_options.h"
 #include "policy/config.h"

@@ -2,6 +2,7 @@
 #include "cmd/select.h"
 
 #include <string.h>
+#include "base/closest.h"
 #include "base/path.h"
 #include "cmd/opt.h"
 

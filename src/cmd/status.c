@@ -16,6 +16,7 @@ static const struct pv_opt options[] = {
           .field = offsetof(struct status_options, review),
           .help = "The same as `pvisor review`; with --json the Run Bundle." },
         PV_OPT_JSON(struct status_options, json),
+        PV_OPT_ELSEWHERE("diff", "`pvisor diff` shows the changes as a patch"),
         { .name = NULL },
 };
 
@@ -82,7 +83,7 @@ static void put_levels(struct pv_str *b, const struct pv_job *job)
                 size_t shown = 0;
                 for (int d = 0; d < PV_DIMENSIONS; d++) {
                         const char *key = pv_dimension_name((enum pv_dimension)d);
-                        const char *dimension = pv_cmd_dimension_title((enum pv_dimension)d);
+                        const char *dimension = pv_dimension_title((enum pv_dimension)d);
                         const char *level = json_string_value(json_object_get(levels, key));
                         if (!level || !pv_streq(level, names[i]))
                                 continue;

@@ -219,26 +219,53 @@ static int explain_last(const struct looking *l, struct pv_str *out, json_t *lis
         return explain_target(l, text, out, list, err);
 }
 
+/*
+ * Whether a word is meant as a path though it does not look like one: something of that name is here, or it has a slash
+ * and is no CIDR.
+ */
+static bool is_path_here(const char *text)
+{
+        const char *slash = strchr(text, '/');
+        bool cidr = slash && slash[1] && strspn(slash + 1, "0123456789") == strlen(slash + 1);
+        return !strstr(text, "://") && ((slash && !cidr) || access(text, F_OK) == 0);
+}
+
+/* The job that is asked about, and the first word that is a target: one that looks like none is a job mistyped. */
+static int find_job(const struct pv_args *args, struct pv_job **out, size_t *first, struct pv_err *err)
+{
+        const char *word = args->n ? args->words[0] : "";
+        if (pv_why_is_path(word) || is_path_here(word) || word[strcspn(word, ".:@")])
+                return pv_cmd_job_or_last(args, out, first, err);
+        *first = args->n ? 1 : 0;
+        return pv_cmd_job(args, out, err);
+}
+
+static int explain_word(const struct looking *l, const char *text, struct pv_str *out, json_t *list, struct pv_err *err)
+{
+        bool path = pv_why_is_path(text) || is_path_here(text);
+        return (path ? explain_path : explain_target)(l, text, out, list, err);
+}
+
 static int run(const void *opts, const struct pv_args *args, struct pv_err *err)
 {
         const struct why_options *o = opts;
-        const struct pv_args one = { .words = args->words, .n = args->n ? 1 : 0 };
+        size_t first = 0;
         auto_looking l = { 0 };
         pv_auto_str out = { 0 };
         pv_auto_json list = json_array();
-        if (o->last && args->n > 1)
+        if (find_job(args, &l.job, &first, err) < 0)
+                return -1;
+        if (o->last && args->n > first)
                 return pv_err_set(err, PV_ERR_USAGE, 0, "why: --last and a target contradict each other");
-        if (pv_cmd_job(&one, &l.job, err) < 0 || pv_job_plan(l.job, &l.plan, err) < 0 ||
-            pv_why_events(l.job, &l.granted, &l.refusals, err) < 0)
+        if (pv_job_plan(l.job, &l.plan, err) < 0 || pv_why_events(l.job, &l.granted, &l.refusals, err) < 0)
                 return -1;
         int r = 0;
         if (o->last)
                 r = explain_last(&l, &out, list, err);
-        else if (args->n < 2)
+        else if (args->n == first)
                 r = explain_all(&l, &out, list, err);
-        for (size_t i = 1; i < args->n && r == 0; i++)
-                r = (pv_why_is_path(args->words[i]) ? explain_path : explain_target)(&l, args->words[i], &out, list,
-                                                                                     err);
+        for (size_t i = first; i < args->n && r == 0; i++)
+                r = explain_word(&l, args->words[i], &out, list, err);
         if (r < 0)
                 return -1;
         return o->json ? pv_cmd_print_json(pv_steal(&list), err) : pv_cmd_print(&out, err);
@@ -250,19 +277,22 @@ static const char *const examples[] = {
         "pvisor why last registry.npmjs.org:443",
         "may the newest job reach it, and by which rule",
         "pvisor why last ~/.ssh ./src",
-        "what the job sees of two paths (a relative one begins with ./)",
+        "what the job sees of two paths",
         NULL,
 };
 
 const struct pv_command pv_cmd_why = {
         .name = "why",
-        .usage = "[options] [JOB [HOST[:PORT]|PATH...]]",
+        .usage = "[options] [JOB] [HOST[:PORT]|PATH...]",
         .about =
                 "Says which rule, of which layer, refuses a network target or hides a path, or would, and the option "
                 "that would allow it; for a job that runs, what `pvisor allow` would. Without a target: all that was "
                 "refused. The job's recorded plan is asked, with what was granted since; nothing is tried.\n\n"
                 "Layers are the command line, the configuration file, the agent's profile, --safe itself, and the base "
-                "that no option changes. A path begins with /, . or ~.",
+                "that no option changes. A first word that is no job and looks like a target is one of the newest job. "
+                "A path begins with /, . "
+                "or ~, has a slash in "
+                "it, or is there in the current directory.",
         .options = options,
         .options_size = sizeof(struct why_options),
         .style = PV_ARGS_MIXED,

@@ -30,6 +30,22 @@ const char *pv_dimension_name(enum pv_dimension d)
         return (unsigned)d < PV_DIMENSIONS ? names[d] : NULL;
 }
 
+const char *pv_dimension_title(enum pv_dimension d)
+{
+        static const char *const titles[] = {
+                [PV_DIM_WORKSPACE_WRITES] = "workspace writes",
+                [PV_DIM_HOST_WRITES] = "host writes",
+                [PV_DIM_READS] = "reads",
+                [PV_DIM_SENSITIVE_PATHS] = "sensitive paths",
+                [PV_DIM_NETWORK] = "network",
+                [PV_DIM_CREDENTIALS] = "credentials",
+                [PV_DIM_SUBPROCESSES] = "subprocesses",
+                [PV_DIM_RESOURCES] = "resources",
+        };
+        static_assert(sizeof titles / sizeof *titles == PV_DIMENSIONS, "a title for each dimension");
+        return (unsigned)d < PV_DIMENSIONS ? titles[d] : NULL;
+}
+
 const char *pv_level_name(enum pv_level l)
 {
         switch (l) {

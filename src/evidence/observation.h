@@ -70,9 +70,10 @@ struct pv_observations {
         struct pv_observation item[PV_CONTROLS_MAX];
 };
 
-const char *pv_dimension_name(enum pv_dimension d); /* "workspace_writes", ... */
-const char *pv_level_name(enum pv_level l);         /* "unenforced", ...; NULL for unknown */
-const char *pv_outcome_name(enum pv_outcome o);     /* "refused", ...; NULL for not run */
+const char *pv_dimension_name(enum pv_dimension d);  /* "workspace_writes", ... */
+const char *pv_dimension_title(enum pv_dimension d); /* the same for people: "workspace writes" */
+const char *pv_level_name(enum pv_level l);          /* "unenforced", ...; NULL for unknown */
+const char *pv_outcome_name(enum pv_outcome o);      /* "refused", ...; NULL for not run */
 
 /* A new control, not installed, level unenforced. NULL when the table is full (a bug: it is sized for all of
  * them). */

@@ -47,15 +47,16 @@ int pv_fork_decide(const struct pv_job *parent, const char *checkpoint, const st
         if (!parent->stage_dir)
                 return pv_err_set(err, PV_ERR_STATE, 0, "fork: job %s was not staged: there is nothing to stand on",
                                   parent->id);
-        if (!run->argv || !run->argv[0])
-                return pv_err_set(err, PV_ERR_USAGE, 0, "fork: no command");
+        if (pv_job_check_stage_left(parent, "fork", err) < 0)
+                return -1;
         if (run->request->name && pv_job_check_name(run->request->name, err) < 0)
                 return -1;
         if (pv_job_plan(parent, &p.plan, err) < 0)
                 return -1;
         if (renew_variables(p.plan, err) < 0)
                 return -1;
-        pv_plan_set_argv(p.plan, run->argv);
+        if (run->argv && run->argv[0])
+                pv_plan_set_argv(p.plan, run->argv);
         set_cwd(p.plan);
         set_environment(p.plan, run->environment);
         p.origin = PV_JOB_FORKED;

@@ -28,10 +28,10 @@ static void say_changes(const struct pv_run_outcome *o)
         }
         pv_auto_str what = { 0 };
         if (n.paths)
-                pv_str_putf(&what, "%zu %s changed", n.paths, n.paths == 1 ? "path" : "paths");
+                pv_str_putf(&what, "%zu %s", n.paths, n.paths == 1 ? "path" : "paths");
         if (n.git)
-                pv_str_put(&what, n.paths ? ", git's state too" : "git's state changed");
-        pv_log_note("%s: %s, all staged; next: pvisor review", o->job->id, what.s);
+                pv_str_put(&what, n.paths ? " and git's state" : "git's state");
+        pv_log_note("%s: %s staged; next: pvisor review", o->job->id, what.s);
 }
 
 enum { REFUSALS_SAID = 5 };
@@ -70,8 +70,6 @@ static void say_refused(const struct pv_run_outcome *o)
         }
         if (more)
                 pv_log_note("network: refused %zu more targets; pvisor review lists them", more);
-        if (said)
-                pv_log_note("network: pvisor why tells the rule of each; pvisor allow grants while a job runs");
 }
 
 static void say(const struct pv_run_outcome *o)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/closest.h"
 #include "base/path.h"
 #include "job/store_internal.h"
 
@@ -55,6 +56,11 @@ static bool has_stage(const struct pv_job *job, const char *real)
         return (stage && pv_streq(stage, real)) || (dir && pv_streq(dir, real));
 }
 
+static bool has_workspace(const struct pv_job *job, const char *real)
+{
+        return pv_streq(job->workspace, real);
+}
+
 static int ambiguous(const struct jobs *all, matches *is, const char *text, struct pv_err *err)
 {
         pv_auto_str ids = { 0 };
@@ -99,20 +105,23 @@ static int pick_named(struct jobs *all, const char *name, const char *workspace,
         return pick_unique(all, has_name, name, out, err);
 }
 
-/* The newest job that works on the stage: one that was continued has several. */
-static int pick_by_stage(struct jobs *all, const char *path, struct pv_job **out, struct pv_err *err)
+/* The newest job that works on the stage, of which one that was continued has several; or in the workspace. */
+static int pick_by_directory(struct jobs *all, const char *path, struct pv_job **out, struct pv_err *err)
 {
         pv_auto_free char *real = realpath(path, NULL);
         if (!real)
                 return pv_err_set(err, errno == ENOENT || errno == ENOTDIR ? PV_ERR_NO_JOB : PV_ERR_SYS, errno,
-                                  "stage directory %s", path);
-        for (size_t i = 0; i < all->n; i++) {
-                if (has_stage(all->v[i], real)) {
-                        *out = take(all, i);
-                        return 0;
+                                  "job or stage %s", path);
+        static matches *const ways[] = { has_stage, has_workspace };
+        for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
+                for (size_t i = 0; i < all->n; i++) {
+                        if (ways[w](all->v[i], real)) {
+                                *out = take(all, i);
+                                return 0;
+                        }
                 }
         }
-        return no_job(err, "", path, " is not the stage of one");
+        return no_job(err, "", path, " is neither the stage nor the workspace of one");
 }
 
 /* The newest of the workspace; else, where the person stands below one, of the nearest above. */
@@ -136,6 +145,17 @@ static int select_last(const char *store, const char *workspace, struct pv_job *
                 return 0;
         }
         return no_job(err, "none was run in ", workspace, " yet");
+}
+
+/* The name of a job that was meant, of this workspace first; NULL: none is close. */
+static const char *closest_name(const struct jobs *all, const char *text, const char *workspace)
+{
+        struct pv_closest closest = { .word = text };
+        for (int here = 1; here >= 0 && !closest.best; here--)
+                for (size_t i = 0; i < all->n; i++)
+                        if (all->v[i]->name && (!here || (workspace && pv_streq(all->v[i]->workspace, workspace))))
+                                pv_closest_offer(&closest, all->v[i]->name);
+        return closest.best;
 }
 
 /* A damaged job is in no list, but must be named when it is meant. */
@@ -167,13 +187,15 @@ static int select_listed(const char *store, const char *selector, const char *wo
         if (pv_job_list(&all.v, &all.n, &damaged, err) < 0)
                 return -1;
         if (strchr(selector, '/') || pv_streq(selector, "."))
-                return pick_by_stage(&all, selector, out, err);
+                return pick_by_directory(&all, selector, out, err);
         int got = pick_named(&all, selector, workspace, out, err);
         if (got == 0 && *selector)
                 got = pick_unique(&all, has_part_of_id, selector, out, err);
         if (got != 0)
                 return got < 0 ? -1 : 0;
-        return damaged_or_none(store, selector, damaged, err);
+        (void)damaged_or_none(store, selector, damaged, err);
+        const char *meant = err->kind == PV_ERR_NO_JOB ? closest_name(&all, selector, workspace) : NULL;
+        return meant ? pv_err_hint(err, "did you mean %s?", meant) : -1;
 }
 
 int pv_job_select(const char *selector, const char *workspace, struct pv_job **out, struct pv_err *err)
@@ -182,6 +204,8 @@ int pv_job_select(const char *selector, const char *workspace, struct pv_job **o
         pv_auto_fd jobs = -1; /* opened for its checks: nothing is believed of a store that others may write */
         if (pv_store_path(&store, err) < 0 || pv_store_open_jobs(store, 0, &jobs, err) < 0)
                 return -1;
+        if (selector && !*selector)
+                return pv_err_set(err, PV_ERR_USAGE, 0, "JOB is an empty word: name one, or leave it out for the last");
         if (!selector || pv_streq(selector, "last"))
                 return select_last(store, workspace, out, err);
         if (pv_job_is_id(selector)) {

@@ -24,6 +24,13 @@ const char *pv_job_state_name(enum pv_job_state s)
         return name[s];
 }
 
+int pv_job_check_stage_left(const struct pv_job *job, const char *verb, struct pv_err *err)
+{
+        if (!job->dropped || access(job->stage_dir, F_OK) == 0 || errno != ENOENT)
+                return 0;
+        return pv_err_set(err, PV_ERR_STATE, 0, "%s: job %s was dropped: nothing is left of it", verb, job->id);
+}
+
 /* Their order is that of the ends noted in a lock's times. */
 static const char *const ends[] = { "exited", "signaled", "timeout", "killed", "stage-size" };
 #define ENDS (sizeof ends / sizeof *ends)

@@ -48,6 +48,10 @@ enum pv_job_state {
 };
 const char *pv_job_state_name(enum pv_job_state s); /* "running", ... */
 
+struct pv_job;
+/* PV_ERR_STATE, saying so, when the job's stage was dropped and its directory went with it. */
+int pv_job_check_stage_left(const struct pv_job *job, const char *verb, struct pv_err *err);
+
 /* Where a job's stage comes from, other than being new. */
 enum pv_job_origin { PV_JOB_NEW, PV_JOB_CONTINUES, PV_JOB_FORKED };
 

@@ -317,7 +317,7 @@ static void what_is_not_there_is_no_job(void **state)
         assert_refused("nope", "/work/a", PV_ERR_NO_JOB, "nope");
         assert_refused("run-20200101-000000-0000", "/work/a", PV_ERR_NO_JOB, "run-20200101");
         assert_refused("/tmp", "/work/a", PV_ERR_NO_JOB, "/tmp");
-        assert_refused("", "/work/a", PV_ERR_NO_JOB, "no such job");
+        assert_refused("", "/work/a", PV_ERR_USAGE, "empty");
         assert_refused("last", "/work/b", PV_ERR_NO_JOB, "/work/b");
 }
 

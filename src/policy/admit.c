@@ -181,8 +181,7 @@ static int find_profile(struct admission *a, char **path, struct pv_err *err)
         *path = pv_profile_find(&places, r->profile);
         if (*path)
                 return 0;
-        (void)pv_err_set(err, PV_ERR_USAGE, 0, "--profile %s: there is no such profile", r->profile);
-        return pv_err_hint(err, "pvisor profile list");
+        return pv_profile_missing(&places, "--profile", r->profile, err);
 }
 
 /* The agent's own sandbox would die in this one. Only the agent itself knows these arguments. */
@@ -410,7 +409,7 @@ static int set_home(struct admission *a, struct pv_err *err)
                 return 0; /* PV_HOME_HOST */
         if (p->safe && in_workspace) {
                 (void)pv_err_set(err, PV_ERR_UNSUPPORTED, 0,
-                                 "sensitive_paths: the workspace %s holds the home directory, whose credential "
+                                 "sensitive paths: the workspace %s holds the home directory, whose credential "
                                  "stores cannot be hidden then",
                                  p->workspace);
                 return pv_err_hint(err, "cd into a project, or name one with --workspace DIR");
@@ -521,7 +520,7 @@ static int add_masks(struct admission *a, struct pv_err *err)
                 pv_auto_free char *path = pv_path_join(p->home, all.v[i]);
                 if (p->safe && pv_path_is_within(p->workspace, path)) {
                         (void)pv_err_set(err, PV_ERR_UNSUPPORTED, 0,
-                                         "sensitive_paths: the workspace %s lies in %s, which --safe hides",
+                                         "sensitive paths: the workspace %s lies in %s, which --safe hides",
                                          p->workspace, path);
                         return pv_err_hint(err, "work elsewhere, or without --safe");
                 }
@@ -582,7 +581,7 @@ static int give_up_opened(struct pv_plan *p, struct pv_err *err)
                         if (p->strict)
                                 return pv_err_set(err, PV_ERR_UNSUPPORTED, 0,
                                                   "--strict: %s cannot be enforced: %s %s shows %s",
-                                                  pv_dimension_name((enum pv_dimension)d),
+                                                  pv_dimension_title((enum pv_dimension)d),
                                                   s->device ? "--device" : "--mount", s->path, s->what);
                         p->required[d] = false;
                 }

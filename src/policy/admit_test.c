@@ -213,7 +213,7 @@ static void test_workspace_that_holds_home(void **state)
 {
         pv_auto_free char *home = at("home");
         struct pv_request r = { .safe = true, .workspace = home };
-        refused(&r, PV_ERR_UNSUPPORTED, "sensitive_paths");
+        refused(&r, PV_ERR_UNSUPPORTED, "sensitive paths");
         r = (struct pv_request){ .stage = store_stage, .workspace = home };
         refused(&r, PV_ERR_UNSUPPORTED, "stage: ");
         r.stage = elsewhere;

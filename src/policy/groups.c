@@ -2,6 +2,7 @@
 #include "policy/groups.h"
 
 #include <string.h>
+#include "base/closest.h"
 #include "base/place.h"
 #include "policy/config.h"
 #include "policy/netrule.h"
@@ -96,10 +97,16 @@ const struct pv_group *pv_groups_need(const struct pv_groups *g, const char *nam
         const struct pv_group *found = pv_groups_find(g, name);
         if (found)
                 return found;
-        for (size_t i = 0; i < g->n; i++)
+        struct pv_closest closest = { .word = name + (name[0] == '@') };
+        for (size_t i = 0; i < g->n; i++) {
+                pv_closest_offer(&closest, g->v[i].name);
                 pv_str_putf(&all, "%s@%s", i ? " " : "", g->v[i].name);
+        }
         (void)pv_err_set(err, PV_ERR_USAGE, 0, "%s%.80s: no such group of network targets", name[0] == '@' ? "" : "@",
                          name);
-        (void)pv_err_hint(err, "groups are: %s", all.s ? all.s : "none");
+        if (closest.best)
+                (void)pv_err_hint(err, "did you mean @%s?", closest.best);
+        else
+                (void)pv_err_hint(err, "groups are: %s", all.s ? all.s : "none");
         return NULL;
 }

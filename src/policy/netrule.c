@@ -241,6 +241,20 @@ int pv_netrule_parse_ports(const char *text, struct pv_netrule *out, struct pv_e
         return 0;
 }
 
+/* Rules know hosts and ports, no schemes and paths: what the URL's would be is hinted at. */
+static int refuse_url(const char *url, struct pv_err *err)
+{
+        const char *host = strstr(url, "://") + strlen("://");
+        size_t n = strcspn(host, "/?#");
+        bool has_port = memchr(host, ':', n) != NULL;
+        (void)pv_err_set(err, PV_ERR_USAGE, 0, "network target '%s' is a URL", url);
+        return pv_err_hint(err, "name its host: %.*s%s", (int)n, host,
+                           has_port                             ? ""
+                           : pv_str_has_prefix(url, "https://") ? ":443"
+                           : pv_str_has_prefix(url, "http://")  ? ":80"
+                                                                : "");
+}
+
 int pv_netrule_parse(const char *text, struct pv_netrule *out, struct pv_err *err)
 {
         struct pv_netrule r;
@@ -249,9 +263,11 @@ int pv_netrule_parse(const char *text, struct pv_netrule *out, struct pv_err *er
         char host[PV_NETRULE_NAME_MAX + 32];
         const char *ports = split_ports(text, host);
         struct pv_netrule range = { .port_first = 1, .port_last = 65535 };
+        if (strstr(text, "://"))
+                return refuse_url(text, err);
         if (!ports || !parse_ports(ports, &range))
-                return pv_err_set(err, PV_ERR_USAGE, 0, "network target '%s' has no port or port range behind ':'",
-                                  text);
+                return pv_err_set(err, PV_ERR_USAGE, 0,
+                                  "network target '%s' has no port (1 to 65535) or port range behind ':'", text);
         struct pv_err why = PV_ERR_INIT;
         if (pv_netrule_parse_host(host, &r, &why) < 0) {
                 (void)pv_err_set(err, PV_ERR_USAGE, 0, "network target '%s' is %s", text,

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/closest.h"
 #include "base/path.h"
 #include "base/place.h"
 #include "policy/config.h"
@@ -305,6 +306,19 @@ void pv_profile_list(const struct pv_profile_places *places, struct pv_strv *nam
         list_dir(places->shipped, names);
         if (names->n > 1)
                 qsort(names->v, names->n, sizeof *names->v, compare_names);
+}
+
+int pv_profile_missing(const struct pv_profile_places *places, const char *context, const char *name,
+                       struct pv_err *err)
+{
+        struct pv_closest closest = { .word = name };
+        pv_auto_strv names = { 0 };
+        pv_profile_list(places, &names);
+        for (size_t i = 0; i < names.n; i++)
+                pv_closest_offer(&closest, names.v[i]);
+        (void)pv_err_set(err, PV_ERR_USAGE, 0, "%s %.200s: there is no such profile", context, name);
+        return closest.best ? pv_err_hint(err, "did you mean %s?", closest.best)
+                            : pv_err_hint(err, "pvisor profile lists them");
 }
 
 static const char *place_of(const char *path, const struct pv_strv *places)

@@ -61,6 +61,10 @@ void pv_profile_places_fini(struct pv_profile_places *p);
 /* The file of that name, the caller's; NULL: there is none. */
 char *pv_profile_find(const struct pv_profile_places *places, const char *name);
 
+/* PV_ERR_USAGE for a name that no profile has, "CONTEXT NAME: ...", with the closest one as a hint. */
+int pv_profile_missing(const struct pv_profile_places *places, const char *context, const char *name,
+                       struct pv_err *err);
+
 /* Names of all, sorted, those of the person and of the installation once. */
 void pv_profile_list(const struct pv_profile_places *places, struct pv_strv *names);
 

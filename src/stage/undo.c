@@ -86,8 +86,10 @@ static int find_batch(struct pv_stage *s, const char *want, char id[PV_BATCH_ID]
                 memcpy(id, list[i].id, sizeof list[i].id);
                 return 0;
         }
-        return want ? pv_err_set(err, PV_ERR_USAGE, 0, "there is no batch %s", want)
-                    : pv_err_set(err, PV_ERR_USAGE, 0, "nothing to undo: no batch was applied");
+        if (want)
+                return pv_err_set(err, PV_ERR_USAGE, 0, "there is no batch %s", want);
+        return pv_err_set(err, PV_ERR_USAGE, 0, "nothing to undo: %s",
+                          n ? "every batch was taken back already" : "no batch was applied");
 }
 
 int pv_batch_read_record(int slots, struct pv_plan_list *out, struct pv_err *err)
