@@ -205,6 +205,30 @@ def test_a_file_named_like_a_git_directory(agent, review):
     assert any(line.startswith("evil/HEAD") for line in section(review(), "Would run on the host by itself"))
 
 
+def test_a_git_directory_that_is_there_already_by_any_name(agent, review, pvisor, workspace, run):
+    """A repository among test data, say: git in it runs what its configuration and hooks name."""
+    run(["git", "init", "-q", "--bare", "data/repository"], cwd=workspace)
+    before = (workspace / "data/repository/config").read_text()
+    agent("git -C data/repository config core.fsmonitor ./x; echo x > data/repository/hooks/post-update;"
+          " chmod +x data/repository/hooks/post-update; mkdir -p data/hooks; echo x > data/config; echo x > data/hooks/y")
+    lines = section(review(), "Would run on the host by itself")
+    assert any("data/repository/config" in line for line in lines) and any("data/repository/hooks" in line for line in lines)
+    pvisor("apply", "last", "--all", cwd=workspace)
+    assert (workspace / "data/repository/config").read_text() == before
+    assert not (workspace / "data/repository/hooks/post-update").exists()
+    assert (workspace / "data/config").exists() and (workspace / "data/hooks/y").exists()  # of no git directory
+
+
+@pytest.mark.parametrize("path", [".lefthook.yml", "lefthook-local.yml", ".hg/hgrc", ".jj/repo/config.toml", ".direnv/x.rc",
+                                  ".config/mise/config.toml", ".iex.exs", ".Renviron", ".ocamlinit"])
+def test_what_other_tools_run_by_themselves(agent, pvisor, workspace, path):
+    agent(f"mkdir -p ./$(dirname {path}); echo x > {path}; echo x > plain")
+    pvisor("apply", "last", "--all", cwd=workspace)
+    assert not (workspace / path).exists() and (workspace / "plain").exists()
+    pvisor("apply", "last", "--path", path, cwd=workspace)
+    assert (workspace / path).exists()
+
+
 # ---- conflicts ----
 
 def test_conflicts_come_before_everything_else(agent, review, workspace):

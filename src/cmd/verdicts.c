@@ -27,6 +27,16 @@ static int read_content(void *ctx, size_t index, bool old, size_t max, char **ou
         return pv_fd_read_all(fd, max, c->path, out, len, &err);
 }
 
+static bool has_head(void *ctx, size_t index, size_t len)
+{
+        const struct reader *r = ctx;
+        const struct pv_change *c = &r->changes->item[index];
+        struct stat st;
+        pv_auto_free char *head =
+                pv_strf("%s/%.*s%sHEAD", pv_stage_root(r->stage, c->root)->target, (int)len, c->path, len ? "/" : "");
+        return lstat(head, &st) == 0;
+}
+
 static enum pv_path_kind kind_of(enum pv_change_kind kind)
 {
         switch (kind) {
@@ -158,7 +168,7 @@ int pv_verdicts_make(struct pv_stage *s, const struct pv_changes *changes, const
                 }
                 v.change[i] = neutral(c, v.root[c->root]);
         }
-        struct pv_classify_context context = { .read = read_content, .ctx = &reader };
+        struct pv_classify_context context = { .read = read_content, .has_head = has_head, .ctx = &reader };
         pv_classify(v.change, v.n, &context, v.item);
         find_traps(&v);
         if (!v.git_refused && may_be_repository(s, &v))

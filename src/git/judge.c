@@ -163,6 +163,36 @@ static bool is_hooks_path(const struct pv_path_change *c, const struct pv_classi
         return false;
 }
 
+static bool has_head(const struct pv_classify_context *context, size_t index, size_t len)
+{
+        return context && context->has_head && context->has_head(context->ctx, index, len);
+}
+
+/* Part of a git directory that does not look like one by its path: a bare repository among the files of the workspace. */
+static uint64_t judge_bare(const struct pv_path_change *c, size_t index, const struct pv_classify_context *context,
+                           size_t *anchor)
+{
+        static const char *const settings[] = { "config", "config.worktree", "commondir" };
+        const char *slash = strrchr(c->path, '/'), *name = slash ? slash + 1 : c->path;
+        size_t dir = slash ? (size_t)(slash - c->path) : 0;
+        for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+                if (!pv_streq(name, settings[i]) || !has_head(context, index, dir))
+                        continue;
+                *anchor = strlen(c->path);
+                return PV_ATTENTION_BIT(PV_ATTENTION_GIT_CONFIG);
+        }
+        for (const char *p = c->path; (p = strstr(p, "hooks")); p += strlen("hooks")) {
+                size_t at = (size_t)(p - c->path);
+                char end = p[strlen("hooks")];
+                if ((at && p[-1] != '/') || (end != '/' && !(end == '\0' && S_ISLNK(c->new_mode))) ||
+                    !has_head(context, index, at ? at - 1 : 0))
+                        continue;
+                *anchor = at + strlen("hooks");
+                return PV_ATTENTION_BIT(PV_ATTENTION_GIT_HOOK);
+        }
+        return 0;
+}
+
 static uint64_t judge_git_dir_itself(const struct pv_path_change *c)
 {
         if (c->kind == PV_PATH_METADATA || c->path[0] == '\0')
@@ -242,6 +272,7 @@ void pv_judge(const struct pv_rules *rules, const struct pv_path_change *all, si
                 r = judge_name(rules, c, index, context, &anchor);
                 if (is_hooks_path(c, context, &anchor))
                         r |= PV_ATTENTION_BIT(PV_ATTENTION_GIT_HOOK);
+                r |= judge_bare(c, index, context, &anchor);
         }
         if (c->kind == PV_PATH_DELETED && v->part != PV_GIT_DIR) {
                 v->reasons = of_deletion(r);
