@@ -701,6 +701,33 @@ def test_submodules(run, pvisor, repo, make_workspace):
     assert repo.subjects(cwd=repo.path / "sub") == ["First"]
 
 
+def test_submodules_of_a_work_tree_of_its_own(run, pvisor, repo, make_workspace, temporary):
+    """Their git directories lie in that of the work tree: their commits come, their hooks do not."""
+    allowed = ("-c", "protocol.file.allow=always")
+    other = make_workspace({"inner.txt": "x\n"}, name="other")
+    repo.git(*allowed, "submodule", "--quiet", "add", str(other), "sub")
+    repo.git("commit", "-qm", "With a submodule")
+    repo.git("worktree", "add", "-q", "-b", "side", str(temporary / "side"))
+    side = type(repo)(run, pvisor, temporary / "side")
+    side.git(*allowed, "submodule", "--quiet", "update", "--init")
+    side.agent("""
+    cd sub; echo y >> inner.txt; git commit -qam Inner
+    d=$(git rev-parse --git-dir); mkdir -p "$d/hooks"; echo evil >"$d/hooks/pre-commit"; chmod 755 "$d/hooks/pre-commit"
+    git config core.fsmonitor ./evil; cd ..; git add sub; git commit -qm Outer
+    """)
+    gitdir = Path(side.git("-C", "sub", "rev-parse", "--absolute-git-dir").strip())
+    runs = pvisor("review", cwd=side.path).out.split("Would run on the host by itself")[1].split("\n\n")[0]
+    assert "hooks/pre-commit" in runs and "sub/config" in runs
+    out = side.commits().out
+    assert "side +1" in out and "sub: HEAD +1" in out
+    assert side.status() == [] and side.subjects(cwd=side.path / "sub") == ["Inner", "First"]
+    assert side.git("rev-parse", "HEAD:sub") == side.git("rev-parse", "HEAD", cwd=side.path / "sub")
+    assert not (gitdir / "hooks/pre-commit").exists()
+    side.check(cwd=side.path / "sub")
+    pvisor("undo", cwd=side.path)
+    assert side.status() == [] and side.subjects(cwd=side.path / "sub") == ["First"]
+
+
 @pytest.fixture
 def nested(repo, make_workspace):
     """A submodule in a submodule, each on a branch."""

@@ -117,6 +117,9 @@ enum pv_git_part pv_gitdir_part(const char *inside)
                 return part_of_entry(inside);
         const char *name = inside + strlen("worktrees");
         const char *rest = *name ? strchr(name + 1, '/') : NULL;
+        /* A work tree has submodules of its own, with git directories of their own. */
+        if (rest && entry_matches("modules", rest + 1))
+                return part_of_module(rest + 1 + strlen("modules"));
         enum pv_git_part part = rest ? part_of_entry(rest + 1) : PV_GIT_WORKTREES;
         return part == PV_GIT_OTHER ? PV_GIT_WORKTREES : part;
 }
