@@ -224,6 +224,10 @@ def test_objects_that_are_not_what_they_seem(repo, wrong):
 
 # ---- the host's own git, at work meanwhile ----
 
+# Commits brought and taken back beside it, this many times.
+ROUNDS = int(os.environ.get("PV_TEST_HOST_ROUNDS", "3"))
+
+
 class Host:
     """Repeats one kind of work on the repository until it is told to stop, and notes what succeeded."""
 
@@ -249,6 +253,13 @@ class Host:
         if self.git("commit", "-q", "--allow-empty", "-m", f"Host {self.rounds}") is not None:
             self.commits.add(f"Host {self.rounds}")
 
+    def move(self):
+        """The same past the index and its lock, as a fetch or a script moves a branch."""
+        old = self.git("rev-parse", "main")
+        new = self.git("commit-tree", "-m", f"Host {self.rounds}", "-p", old, f"{old}^{{tree}}")
+        if new and self.git("update-ref", "refs/heads/main", new, old) is not None:
+            self.commits.add(f"Host {self.rounds}")
+
     def collect(self):
         self.git("gc", "-q", "--prune=now")
 
@@ -263,12 +274,12 @@ class Host:
         self.git("checkout", "-q", "main")
 
     def work(self, kind):
-        while not self.stop.is_set() and self.rounds < 400:
+        while not self.stop.is_set() and self.rounds < 400 * ROUNDS:
             getattr(self, kind)()
             self.rounds += 1
 
 
-@pytest.mark.parametrize("kind", ["status", "stage", "commit", "collect", "branches", "rebase"])
+@pytest.mark.parametrize("kind", ["status", "stage", "commit", "move", "collect", "branches", "rebase"])
 def test_the_hosts_git_at_work_loses_nothing(repo, environment, kind):
     repo.git("commit", "-q", "--allow-empty", "-m", "Second")
     repo.git("branch", "topic", "main~1")
@@ -280,7 +291,7 @@ def test_the_hosts_git_at_work_loses_nothing(repo, environment, kind):
     worker.start()
     try:
         landed = 0
-        for _ in range(3):
+        for _ in range(ROUNDS):
             result = repo.commits(code=None)
             assert result.code in (0, 1, 3), result
             landed += result.code == 0 and "brought over" in result.out

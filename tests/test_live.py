@@ -476,7 +476,9 @@ def test_what_lands_is_one_version_of_a_file_that_never_rests(start, live, works
         for i in range(RACES):
             person.call("review", "--json")
             result = person.call("apply", "--json", "--all", code=None)
-            assert result.code == 0, result
+            while result.code == 1 and "does not stop" in result.err:  # on a machine that is too busy: nothing was done
+                result = person.call("apply", "--json", "--all", code=None)
+            assert result.code == 0, (i, result)
             for name in ("renamed", "written"):
                 data = (workspace / name).read_bytes()
                 assert len(data) == 65536 and len(set(data)) == 1, (i, name, len(data), sorted(set(data)))

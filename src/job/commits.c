@@ -359,11 +359,41 @@ static int finish(struct pv_commits *c, bool recovering, struct pv_err *err)
         return 0;
 }
 
-static int admit_all(struct pv_commits *c, struct pv_err *err)
+/* The record says what is admitted before it is. */
+static int admit_all(void *ctx, struct pv_err *err)
 {
+        struct pv_commits *c = ctx;
+        if (c->admitted)
+                return 0;
+        if (write_record(c, PHASE_PREPARED, PV_FILE_REPLACE, err) < 0)
+                return -1;
         for (size_t i = 0; i < c->n; i++)
                 if (pv_carry_any(&c->item[i]) && pv_carry_admit(&c->item[i], err) < 0)
                         return -1;
+        c->admitted = true;
+        return 0;
+}
+
+/*
+ * Objects come in when nothing stands in the way of the files, and before them. While a job is held still for its
+ * files is no time for that: there it is looked first.
+ */
+static int land_with_files(struct pv_commits *c, struct pv_changes *changes, const bool *selected,
+                           const struct pv_apply_options *options, struct pv_apply_result *result, struct pv_err *err)
+{
+        struct pv_apply_options how = *options, look = *options;
+        how.checked = admit_all;
+        how.ctx = c;
+        look.dry_run = true;
+        look.freezer = NULL;
+        if (options->freezer) {
+                if (pv_apply(c->stage, changes, selected, &look, result, err) < 0 || admit_all(c, err) < 0)
+                        return -1;
+                pv_apply_result_fini(result);
+        }
+        if (pv_apply(c->stage, changes, selected, &how, result, err) < 0)
+                return -1;
+        (void)snprintf(c->batch, sizeof c->batch, "%s", result->batch);
         return 0;
 }
 
@@ -371,20 +401,7 @@ static int admit_all(struct pv_commits *c, struct pv_err *err)
 static int land_files(struct pv_commits *c, struct pv_changes *changes, const bool *selected,
                       const struct pv_apply_options *options, struct pv_apply_result *result, struct pv_err *err)
 {
-        struct pv_apply_options look = *options;
-        look.dry_run = true;
-        look.freezer = NULL;
-        if (c->n_files && pv_apply(c->stage, changes, selected, &look, result, err) < 0)
-                return -1;
-        if (write_record(c, PHASE_PREPARED, PV_FILE_REPLACE, err) < 0 || admit_all(c, err) < 0)
-                return -1;
-        if (c->n_files) {
-                pv_apply_result_fini(result);
-                if (pv_apply(c->stage, changes, selected, options, result, err) < 0)
-                        return -1;
-                (void)snprintf(c->batch, sizeof c->batch, "%s", result->batch);
-        }
-        return 0;
+        return c->n_files ? land_with_files(c, changes, selected, options, result, err) : admit_all(c, err);
 }
 
 int pv_commits_land(struct pv_commits *c, struct pv_changes *changes, const bool *selected,

@@ -25,6 +25,7 @@ struct pv_commits {
         char batch[32];            /* of its files; "": none */
         char before[32];           /* the newest batch before it; "": there was none */
         size_t n_files;            /* that are to be published with it */
+        bool admitted;             /* their objects are the host's */
         bool gave_up;              /* while recovering: references could not be moved */
         bool recorded;             /* prepared, and not landed: pv_commits_abandon() has something to take back */
 };

@@ -165,6 +165,8 @@ static int attempt(struct attempt *a, enum pv_publish_outcome *outcome, struct p
         if (r == 0)
                 r = pv_build_apply(&e, a->source.changes, a->source.selected, a->options, err);
         *outcome = PV_PUBLISH_CONFLICT;
+        if (r == 0 && a->result->n_conflicts == 0 && a->options->checked && !a->options->dry_run)
+                r = a->options->checked(a->options->ctx, err);
         if (r == 0 && a->result->n_conflicts == 0) {
                 pv_build_groups(&e, a->source.changes);
                 *outcome = a->options->dry_run || plan.n == 0 ? PV_PUBLISHED : pv_batch_run(&e, &a->source, err);

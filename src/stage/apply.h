@@ -23,6 +23,12 @@ struct pv_apply_options {
         bool keep_times; /* published files keep the command's times, else they get the time of the apply */
         bool dry_run;    /* all checks, nothing changed */
         const struct pv_freezer *freezer; /* of a stage opened with PV_STAGE_DECIDE; else NULL */
+        /*
+         * Or NULL. Called when everything was checked and nothing stands in the way, before anything is made: what has to
+         * be there before the files are. -1 ends it there. May be called again; not for a dry run.
+         */
+        int (*checked)(void *ctx, struct pv_err *err);
+        void *ctx; /* of checked */
 };
 
 /* One path that stood in the way, or that was left partly applied by a rollback the host interfered with. */
