@@ -216,7 +216,9 @@ static int create_job_and_accept_stage(struct lifecycle *l, struct pv_err *err)
                 return -1;
         if (create_job(l, err) < 0)
                 return -1;
-        return l->plan->staged && !elsewhere ? accept_stage(l, l->live.job->stage_dir, err) : 0;
+        if (elsewhere)
+                return pv_job_join_stage(l->live.job, err);
+        return l->plan->staged ? accept_stage(l, l->live.job->stage_dir, err) : 0;
 }
 
 static int open_stage(struct lifecycle *l, struct pv_err *err)

@@ -358,11 +358,36 @@ static int save_one(const struct pv_job *job, struct pv_err *err)
         return dir < 0 ? -1 : pv_job_state_write(dir, job, err);
 }
 
-/* A job's own stage is shared by newer ones alone, which are few when a decision is about the newest. */
-static bool can_share(const struct pv_job *job, const char *id)
+/* In a stage: the ids of the jobs that went on with it, a line each. */
+#define STAGE_JOBS     "jobs"
+#define STAGE_JOBS_MAX (1U << 20)
+
+int pv_job_join_stage(const struct pv_job *job, struct pv_err *err)
 {
-        static const char moment[] = "run-YYYYMMDD-HHMMSS";
-        return !pv_path_is_within(job->stage_dir, job->dir) || strncmp(id, job->id, sizeof moment - 1) >= 0;
+        char line[PV_JOB_ID_TEXT + 1];
+        int n = snprintf(line, sizeof line, "%s\n", job->id);
+        pv_auto_free char *path = pv_path_join(job->stage_dir, STAGE_JOBS);
+        pv_auto_fd fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+        if (fd < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "open %s", path);
+        return pv_fd_write_all(fd, line, (size_t)n, path, err);
+}
+
+/* Who may have the same stage: the job in whose directory it lies, and those that joined. */
+static void list_sharers(const struct pv_job *job, const char *store, struct pv_strv *ids)
+{
+        struct pv_err ignored = PV_ERR_INIT;
+        pv_auto_free char *jobs = pv_path_join(store, "jobs"), *text = NULL;
+        size_t n = strlen(jobs), len = 0;
+        if (pv_path_is_within(job->stage_dir, jobs) && job->stage_dir[n] == '/')
+                pv_strv_take(ids, pv_strndup(job->stage_dir + n + 1, strcspn(job->stage_dir + n + 1, "/")));
+        pv_auto_fd dir = open(job->stage_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (dir < 0 || pv_file_read_at(dir, STAGE_JOBS, STAGE_JOBS_MAX, &text, &len, &ignored) < 0)
+                return;
+        char *next = text;
+        for (char *line; (line = strsep(&next, "\n"));)
+                if (!pv_strv_has(ids, line))
+                        pv_strv_add(ids, line);
 }
 
 static int save_for(const struct pv_job *job, const char *store, const char *id, struct pv_err *err)
@@ -383,19 +408,14 @@ static int save_for(const struct pv_job *job, const char *store, const char *id,
 int pv_job_save_decisions(const struct pv_job *job, struct pv_err *err)
 {
         pv_auto_free char *store = NULL;
-        int jobs = -1;
+        pv_auto_strv ids = { 0 };
         if (save_one(job, err) < 0 || pv_store_path(&store, err) < 0)
                 return -1;
         if (!job->stage_dir || pv_job_only_borrows_stage(job))
                 return 0;
-        if (pv_store_open_jobs(store, 0, &jobs, err) < 0)
-                return -1;
-        pv_auto_dir d = jobs < 0 ? NULL : fdopendir(jobs);
-        if (jobs >= 0 && !d)
-                pv_fd_closep(&jobs);
-        for (struct dirent *e; d && (e = readdir(d));)
-                if (pv_job_is_id(e->d_name) && !pv_streq(e->d_name, job->id) && can_share(job, e->d_name) &&
-                    save_for(job, store, e->d_name, err) < 0)
+        list_sharers(job, store, &ids);
+        for (size_t i = 0; i < ids.n; i++)
+                if (pv_job_is_id(ids.v[i]) && !pv_streq(ids.v[i], job->id) && save_for(job, store, ids.v[i], err) < 0)
                         return -1;
         return 0;
 }

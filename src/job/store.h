@@ -165,6 +165,12 @@ int pv_job_list(struct pv_job ***out, size_t *n, size_t *damaged, struct pv_err 
 void pv_job_list_free(struct pv_job **jobs, size_t n);
 
 /*
+ * Notes in the stage, which is not (only) the job's own, that the job works on it: what is decided on the stage is then
+ * told of each such job, whatever number of others there is.
+ */
+int pv_job_join_stage(const struct pv_job *job, struct pv_err *err);
+
+/*
  * Rewrites state.json from job's changes, pending, applied, dropped (and how it ended, as it was read); the same for
  * the jobs whose stage is this one's: those that it continues, and those that continue it.
  */

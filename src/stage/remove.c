@@ -17,8 +17,8 @@
 #include "stage/state.h"
 
 static const char *const names[] = {
-        "stage.json", PV_STAGE_UNFINISHED, "lock",      "decide",     "other-ids", "roots",  "backup",
-        "journal",    "journal.new",       "snapshots", "dependents", "refs",      "commits"
+        "stage.json", PV_STAGE_UNFINISHED, "lock",      "decide",     "other-ids", "roots",   "backup",
+        "journal",    "journal.new",       "snapshots", "dependents", "refs",      "commits", "jobs"
 };
 static const char *const prefixes[] = { "abandoned-", "commits-", "undone-", "look-" };
 
