@@ -752,3 +752,23 @@ def test_capabilities_are_gone(pvisor, workspace, mode):
 
 def test_the_attacks_can_tell(twin):
     assert twin("no_such_thing") == "refused ENOENT"
+
+
+# Takes init's and the rename helper's descriptors away, and has the helper needed: the sandbox comes down at once.
+COME_DOWN = """
+import os, resource
+os.write(1, b"ran\\n")
+for pid in (1, 3):
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (0, 0))
+os.rename("some", "other")
+"""
+
+
+def test_a_command_that_brings_the_sandbox_down_did_start(pvisor, workspace, environment):
+    (workspace / "some").write_text("x")
+    (workspace / "down.py").write_text(COME_DOWN)
+    for _ in range(5):
+        result = pvisor("run", "--safe", "--", "/usr/bin/python3", "-S", "-I", "down.py", cwd=workspace, code=None)
+        assert result.out == "ran\n" and result.code in (0, 137) and "set up" not in result.err, result
+    for job in jobs.job_dirs(environment):
+        assert jobs.bundle(job)["run"]["exit"] is not None

@@ -232,12 +232,16 @@ static int start_init(struct pv_launch *l, struct pv_err *err)
         return 0;
 }
 
-/* The end of the report with nobody left to report: init or the launcher was killed before the exec. */
-static int check_alive(const struct pv_boundary *b, struct pv_err *err)
+/*
+ * The end of the report with nobody left to report: init or the launcher was killed before the exec. After the
+ * observations, the launcher's last words, it was the command's doing: that it never started must not be said.
+ */
+static int check_alive(const struct pv_launch *l, struct pv_err *err)
 {
+        const struct pv_boundary *b = l->b;
         struct pv_message m;
         int r = pv_message_receive(b->control, &m, MSG_DONTWAIT | MSG_PEEK);
-        if (r == 0)
+        if (r == 0 && l->obs->n == 0)
                 return pv_err_set(err, PV_ERR_SYS, 0, "the sandbox's init was killed while it was set up");
         return 0;
 }
@@ -302,7 +306,7 @@ static int await_exec(struct pv_launch *l, struct pv_err *err)
                 return -1;
         }
         b->started_ms = pv_clock_monotonic_ms();
-        return check_alive(b, err);
+        return check_alive(l, err);
 }
 
 static struct pv_boundary *new_boundary(const struct pv_boundary_spec *spec)
