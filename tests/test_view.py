@@ -322,7 +322,9 @@ def test_home_is_a_throw_away_view_under_safe(inside, home):
 
 
 STORES = [".ssh/id_ed25519", ".gnupg/secring.gpg", ".aws/credentials", ".config/gh/hosts.yml", ".netrc",
-          ".docker/config.json", ".config/gcloud/credentials.db", ".bash_history", ".git-credentials"]
+          ".docker/config.json", ".config/gcloud/credentials.db", ".bash_history", ".git-credentials",
+          ".config/helm/repositories.yaml", ".config/.wrangler/config/default.toml", ".cloudflared/cert.pem",
+          ".config/configstore/firebase-tools.json", ".sbt/.credentials", ".lpass/key", ".snowsql/config"]
 
 
 def test_credential_stores_are_not_in_the_view(inside, home):
