@@ -103,6 +103,23 @@ def test_fork_and_checkpoint_as_published(pvisor, staged):
     assert again["argv"] == ["sh", "-c", "cat c.txt; echo 2 > d"]
 
 
+@pytest.mark.parametrize("options", [["--safe"], ["--safe", "--detach"], ["--stage"]])
+def test_a_program_that_the_view_lacks_is_told_with_its_place(pvisor, workspace, temporary, options):
+    tool = temporary / "elsewhere" / "tool.sh"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\necho found\n")
+    tool.chmod(0o755)
+    bin = temporary / "bin"
+    bin.mkdir()
+    (bin / "tool").symlink_to("../elsewhere/tool.sh")
+    env = {"PATH": f"{bin}:/usr/bin:/bin"}
+    said = pvisor("run", *options, "--", "tool", cwd=workspace, env=env, code=127)
+    assert str(tool) in said.err and "--mount DIR:read" in said.err
+    assert "hint" not in pvisor("run", *options, "--", "no-such-tool", cwd=workspace, env=env, code=127).err
+    shown = pvisor("run", "--safe", "--mount", f"{tool.parent}:read", "--", "tool", cwd=workspace, env=env)
+    assert shown.out == "found\n"
+
+
 def test_a_name_stands_for_one_running_job(pvisor, background, workspace, make_workspace):
     job = background("--stage", "--name", "busy", "--", "sleep", "600")
     assert job.id in pvisor("run", "--name", "busy", "--", "true", cwd=workspace, code=2).err

@@ -188,7 +188,7 @@ def test_a_port_is_published_while_it_runs(world, environment, running):
                               stdout=subprocess.PIPE)
     job.ask("s.accept()[0].sendall(b'hi') or 1")
     assert json.loads(client.communicate(timeout=30)[0]) == "hi"
-    assert "in use" in world.pvisor("publish", "last", str(port), code=2).err
+    assert "in use" in world.pvisor("publish", "last", str(port), code=1).err
     assert world.directly(f"say(attempt(lambda: connect('127.0.0.1', {other}))[0])") == REFUSED
     job.end()
     assert world.directly(reach) == REFUSED

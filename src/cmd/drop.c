@@ -56,9 +56,12 @@ static int report(const struct pv_job *job, const struct drop_options *o, const 
                                                    "dropped", (json_int_t)d->all, "left", (json_int_t)d->left),
                                          err);
         pv_auto_str text = { 0 };
-        pv_cmd_put_count(&text, d->tally.paths, "change", "changes");
-        pv_log_note("%s %s of %s%s%s", o->dry_run ? "would drop" : "dropped", text.s, job->id,
-                    d->tally.git ? ", git's state too" : "", d->left ? "" : ": nothing is left staged");
+        if (d->tally.paths || !d->tally.git)
+                pv_cmd_put_count(&text, d->tally.paths, "change", "changes");
+        if (d->tally.git)
+                pv_str_put(&text, text.len ? " and git's state" : "git's state");
+        pv_log_note("%s %s of %s%s", o->dry_run ? "would drop" : "dropped", text.s, job->id,
+                    d->left ? "" : ": nothing is left staged");
         return 0;
 }
 

@@ -33,6 +33,36 @@ int pv_cmd_not_started(const struct pv_err *err, int summary)
         return -1;
 }
 
+/* The file that PATH leads a program's name to on the host, links followed; NULL: none. */
+static char *on_the_host(const char *program)
+{
+        const char *path = getenv("PATH");
+        if (strchr(program, '/'))
+                return realpath(program, NULL);
+        for (const char *p = path; p && *p; p += *p == ':') {
+                size_t n = strcspn(p, ":");
+                pv_auto_free char *file = pv_strf("%.*s/%s", (int)n, p, program);
+                char *real = n && access(file, X_OK) == 0 ? realpath(file, NULL) : NULL;
+                if (real)
+                        return real;
+                p += n;
+        }
+        return NULL;
+}
+
+/* "Not found" of what the person sees on their own machine: it lies, or leads, where the view has nothing. */
+static int hint_at_place(const struct pv_plan *plan, const char *program, struct pv_err *err)
+{
+        pv_auto_free char *file = NULL;
+        if (err->kind != PV_ERR_NOT_FOUND || *err->hint || plan->filesystem == PV_FS_HOST || !program)
+                return -1;
+        file = on_the_host(program);
+        return file ? pv_err_hint(err,
+                                  "here it is %.160s, which the run does not show: --mount DIR:read adds a directory",
+                                  file)
+                    : -1;
+}
+
 /* What the starter of a detached job says of it. */
 static int say_detached(const struct pv_run_plan *decided, const char *id, int summary, struct pv_err *err)
 {
@@ -66,7 +96,7 @@ static int start_detached(struct pv_run *r, const struct pv_run_plan *decided, s
         r->summary = d.summary;
         int executed = pv_run_execute(r, decided, &end, err);
         r->detached = NULL;
-        return executed < 0 ? -1 : end.code;
+        return executed < 0 ? hint_at_place(decided->plan, r->argv ? r->argv[0] : NULL, err) : end.code;
 }
 
 int pv_cmd_start(struct pv_run *r, const struct pv_run_plan *decided, enum pv_cmd_start how, struct pv_err *err)
@@ -74,5 +104,7 @@ int pv_cmd_start(struct pv_run *r, const struct pv_run_plan *decided, enum pv_cm
         struct pv_run_end end = { 0 };
         if (how == PV_CMD_DETACHED)
                 return start_detached(r, decided, err);
-        return pv_run_execute(r, decided, &end, err) < 0 ? -1 : pv_cmd_end_as(&end);
+        if (pv_run_execute(r, decided, &end, err) == 0)
+                return pv_cmd_end_as(&end);
+        return hint_at_place(decided->plan, r->argv ? r->argv[0] : NULL, err);
 }
