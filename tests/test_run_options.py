@@ -242,3 +242,16 @@ def test_completion_scripts(pvisor, run, temporary):
            'COMP_WORDS=(pvisor run --filesystem s); COMP_CWORD=3; _pvisor; echo "${COMPREPLY[@]}"')
     assert run(["bash", "-c", ask], cwd=temporary).out == "--filesystem\nsandbox\n"
     pvisor("completion", "tcsh", code=2)
+
+
+@pytest.mark.parametrize("words", [["-q", "run"], ["--safe", "-q", "spawn"], ["--safe", "run", "-q"]])
+def test_options_may_stand_before_run(pvisor, workspace, words):
+    assert pvisor(*words, "--", "echo", "it ran", cwd=workspace).out == "it ran\n"
+
+
+def test_a_program_called_run_is_named_after_two_dashes(pvisor, workspace):
+    program = workspace / "run"
+    program.write_text("#!/bin/sh\necho the program\n")
+    program.chmod(0o755)
+    assert pvisor("--safe", "--", "./run", cwd=workspace).out == "the program\n"
+    assert pvisor("--safe", "diff", "/dev/null", "/dev/null", cwd=workspace).out == ""

@@ -113,6 +113,22 @@ static int help_of(const struct pv_command *const *own, const char *name, char *
                      : pv_err_hint(err, "`pvisor help` lists the commands");
 }
 
+/*
+ * Options before `run` are its own: `pvisor -q run -- make`. Of the other commands' names several are programs, which
+ * the shorter form may well be meant to run (`pvisor --safe diff a b`).
+ */
+static void put_name_first(int argc, char **argv)
+{
+        int at = 1;
+        while (at < argc && argv[at][0] == '-' && !pv_streq(argv[at], "--"))
+                at++;
+        if (at == argc || !(pv_streq(argv[at], "run") || pv_streq(argv[at], "spawn")))
+                return;
+        char *name = argv[at];
+        memmove(argv + 2, argv + 1, (size_t)(at - 1) * sizeof *argv);
+        argv[1] = name;
+}
+
 static int dispatch(const struct pv_command *const *own, int argc, char **argv, struct pv_err *err)
 {
         char help[] = "--help";
@@ -124,6 +140,7 @@ static int dispatch(const struct pv_command *const *own, int argc, char **argv, 
                 return run_named(own, "help", 1, argv, err);
         if (pv_streq(argv[1], "--version") || pv_streq(argv[1], "-V"))
                 return run_named(own, "version", 1, argv, err);
+        put_name_first(argc, argv);
         if (argv[1][0] == '-')
                 return run_named(own, "run", argc, argv, err);
         if (pv_streq(argv[1], "spawn"))
