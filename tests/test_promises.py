@@ -393,3 +393,58 @@ def test_two_jobs_on_one_workspace_each_apply_what_does_not_clash(staged, pvisor
     pvisor("apply", first, "--all", cwd=project, code=3)
     pvisor("apply", first, "--path", "one", cwd=project)
     assert (project / "README.md").read_text() == "readme\n2\n" and (project / "one").exists()
+
+
+# ---- undo across file systems ----
+
+def inodes(top):
+    return {str(p.relative_to(top)): (p.lstat().st_nlink, p.lstat().st_ino) for p in top.rglob("*") if not p.is_dir()}
+
+
+@pytest.fixture
+def linked(pvisor, make_workspace, environment, tmpfs):
+    """Files with several names, and a store that no rename reaches; what a job does to some of the names is applied."""
+    environment["PVISOR_HOME"] = str(tmpfs / "store")
+    top = make_workspace({"a": "one\n", "d/in": "two\n", "x/y/z": "three\n", "alone": "four\n"}, git=False)
+    os.link(top / "a", top / "x/also-a")
+    os.link(top / "d/in", top / "x/also-in")
+    os.link(top / "x/y/z", top / "x/y/again")
+    before = tree.snapshot(top), inodes(top)
+    pvisor("run", "--stage", "--", "sh", "-euc", "echo more >>a; rm -r d; echo more >>x/y/z; rm x/y/again; rm alone", cwd=top)
+    pvisor("apply", "--all", cwd=top)
+    return top, *before
+
+
+def test_undo_across_filesystems_makes_names_of_one_file_what_they_were(pvisor, linked):
+    top, before, were = linked
+    assert (top / "x/also-a").stat().st_nlink == 1
+    pvisor("undo", cwd=top)
+    tree.assert_same(before, tree.snapshot(top))
+    now = inodes(top)
+    for one, other in ("a", "x/also-a"), ("d/in", "x/also-in"), ("x/y/z", "x/y/again"):
+        assert now[one] == now[other] and now[one][0] == 2
+    assert now["a"] == were["a"] and now["d/in"] == were["d/in"]
+    pvisor("apply", "--all", cwd=top)
+    pvisor("undo", cwd=top)
+    tree.assert_same(before, tree.snapshot(top))
+    assert inodes(top)["a"] == were["a"]
+
+
+@pytest.mark.parametrize("edit", ["content", "mode", "attributes", "same-bytes"])
+def test_a_name_that_the_host_changed_since_stays_a_file_of_its_own(pvisor, linked, edit):
+    top, before, _ = linked
+    other = top / "x/also-a"
+    times = other.stat()
+    if edit == "content":
+        other.write_text("two\n")
+        os.utime(other, ns=(times.st_atime_ns, times.st_mtime_ns))
+    elif edit == "mode":
+        other.chmod(0o755)
+    elif edit == "attributes":
+        os.setxattr(other, "user.note", b"the host's")
+    else:
+        other.write_text(other.read_text())
+    state = other.read_text(), other.stat().st_mode, os.listxattr(other)
+    pvisor("undo", cwd=top)
+    assert (top / "a").read_text() == "one\n" and (top / "a").stat().st_nlink == 1
+    assert (other.read_text(), other.stat().st_mode, os.listxattr(other)) == state

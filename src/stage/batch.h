@@ -99,6 +99,7 @@ struct pv_item {
         const struct pv_merged *merged; /* MERGED only, of an apply; not journalled */
         unsigned char *sha256;          /* with HASHED, owned */
         struct pv_landing *landing;     /* with LANDS, owned */
+        uint64_t original;              /* undo: the inode number of an original with other names; not journalled */
         uint32_t root, layer, slot;
         uint32_t flags;
         uint8_t op, at, state;

@@ -87,6 +87,12 @@ static int check_backup(struct inverse *v, const struct pv_item *was, struct pv_
         return 0;
 }
 
+static void note_original(const struct pv_item *was, struct pv_item *it)
+{
+        if (was->flags & PV_ITEM_OUT_LINKED)
+                it->original = was->out.ino;
+}
+
 static void turn_within(struct inverse *v, const struct pv_item *was, struct pv_item *it)
 {
         it->op = PV_OP_WITHIN;
@@ -97,6 +103,7 @@ static void turn_within(struct inverse *v, const struct pv_item *was, struct pv_
         } else {
                 it->in = was->out;
                 it->out = (struct pv_ident){ 0 };
+                note_original(was, it);
         }
 }
 
@@ -156,6 +163,7 @@ static int turn(struct inverse *v, const struct pv_item *was, struct pv_err *err
         }
         if (check_backup(v, was, err) < 0 || read_original(v, was, it, err) < 0)
                 return -1;
+        note_original(was, it);
         note_newer(v, it);
         it->op = was->in.mode == 0 ? PV_OP_PLACE : was->out.mode == 0 ? PV_OP_REMOVE : PV_OP_EXCHANGE;
         it->at = beside ? PV_AT_BESIDE : PV_AT_SLOT;

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "base/fd.h"
+#include "stage/relink.h"
 
 /* The first copy of a staged inode with several names: the later ones become links to it. */
 struct first_copy {
@@ -19,6 +20,7 @@ struct first_copy {
 struct copier {
         struct pv_engine *e;
         void *first;
+        struct pv_relink relink;
 };
 
 static int compare_first(const void *a, const void *b)
@@ -140,9 +142,20 @@ static int copy_one(struct copier *c, size_t i, size_t top, const struct pv_plac
                 return copy_failed(it, err);
         if (it->merged)
                 return copy_merged(c, it, &from, &again, flags, err);
+        if (linked == 0 && pv_relink(&c->relink, it, from.dirfd, from.name, again.dirfd, again.name))
+                linked = 1;
         if (linked == 0 && pv_copy_entry(from.dirfd, from.name, again.dirfd, again.name, flags, err) < 0)
                 return pv_err_wrap(err, "copy %s", it->path);
         return finish_copy(c, it, &again, err);
+}
+
+/* In a directory that was copied as a whole. */
+static void relink_copy(struct copier *c, const struct pv_item *it, const struct pv_place *at)
+{
+        static const char link[] = PV_BESIDE_PREFIX "link";
+        if (it->original && pv_relink(&c->relink, it, at->dirfd, at->name, at->dirfd, link) &&
+            renameat(at->dirfd, link, at->dirfd, at->name) < 0)
+                (void)unlinkat(at->dirfd, link, 0);
 }
 
 /* The entries of a copied directory: copied one by one, or, when all came at once, noted. */
@@ -162,6 +175,8 @@ static int copy_entries(struct copier *c, size_t i, const struct pv_place *at, u
                         continue;
                 if ((to.dirfd = pv_walk_parent(&walk, p->item[k].path + skip, &to.name)) < 0)
                         return copy_failed(&p->item[k], err);
+                if (!(p->item[i].flags & PV_ITEM_SHALLOW))
+                        relink_copy(c, &p->item[k], &to);
                 if (p->item[i].flags & PV_ITEM_SHALLOW ? copy_one(c, k, i, &to, flags, err) < 0
                                                        : finish_copy(c, &p->item[k], &to, err) < 0)
                         return -1;
@@ -203,7 +218,7 @@ static int copy_item(struct copier *c, size_t i, struct pv_err *err)
 
 int pv_build_copies(struct pv_engine *e, struct pv_err *err)
 {
-        struct copier c = { .e = e };
+        struct copier c = { .e = e, .relink = { .e = e } };
         int r = 0;
         for (size_t i = 0; i < e->plan->n && r == 0; i++) {
                 const struct pv_item *it = &e->plan->item[i];
@@ -211,6 +226,7 @@ int pv_build_copies(struct pv_engine *e, struct pv_err *err)
                         r = copy_item(&c, i, err);
         }
         tdestroy(c.first, free);
+        pv_relink_fini(&c.relink);
         return r;
 }
 
