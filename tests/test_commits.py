@@ -768,6 +768,20 @@ def test_nested_submodules(nested):
     assert nested.status() == [] and nested.status(cwd=nested.path / "sub/deep") == []
 
 
+@pytest.mark.parametrize("where,said", [("sub", ["  main +1", "  deep: main +1"]), ("sub/deep", ["  main +1"])])
+def test_a_workspace_that_is_a_submodule(nested, where, said):
+    there = nested.path / where
+    nested.agent({"sub": IN_ALL_THREE.split("cd ..\necho y >> README")[0].replace("cd sub/deep", "cd deep"),
+                  "sub/deep": "echo y >> inner.txt; git commit -qam Inner"}[where], cwd=there)
+    out = nested.commits(cwd=there).out
+    assert [line for line in said if line not in out] == []
+    assert nested.status(cwd=there) == [] and nested.subjects() == ["With submodules", "First"]
+    assert nested.status() == [" M sub"]
+    nested.check(cwd=there)
+    nested.pvisor("undo", cwd=there)
+    assert nested.status() == [] and nested.status(cwd=there) == []
+
+
 def test_the_files_of_nested_submodules_alone(nested):
     nested.agent(IN_ALL_THREE)
     nested.pvisor("apply", "--all", cwd=nested.path)
