@@ -63,7 +63,6 @@ static inline void pv_dir_closep(DIR **d)
 
 /* Kills and reaps a child that is still ours (pid > 0); ECHILD is silence. */
 void pv_pid_killp(pid_t *pid);
-#define pv_auto_pid __attribute__((cleanup(pv_pid_killp))) pid_t
 
 /* Writes all of buf, over short writes and EINTR. 0, or -1 with PV_ERR_SYS ("write what"). */
 int pv_fd_write_all(int fd, const void *buf, size_t len, const char *what, struct pv_err *err);

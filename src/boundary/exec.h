@@ -23,7 +23,7 @@ struct pv_exec_order {
 };
 
 /* The descriptors that go with it, in this order; the last two are absent (-1) where there is no such canary. */
-enum { PV_EXEC_ORDER, PV_EXEC_REPORT, PV_EXEC_STDIN, PV_EXEC_STDERR = PV_EXEC_STDIN + 2, PV_EXEC_FDS };
+enum { PV_EXEC_ORDER, PV_EXEC_REPORT, PV_EXEC_STDIN, PV_EXEC_STDERR = PV_EXEC_STDIN + 2 };
 
 /* What the launcher works with. */
 struct pv_exec_command {

@@ -23,7 +23,6 @@ struct pv_scratch {
         }
 
 void pv_scratch_close(struct pv_scratch *s);
-#define pv_auto_scratch __attribute__((cleanup(pv_scratch_close))) struct pv_scratch
 
 /*
  * Mounts it where nobody looks: on /proc/fs, or, where there is none, over the namespace's root, where look-ups of

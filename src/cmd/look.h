@@ -22,6 +22,5 @@ struct pv_look {
  */
 int pv_look_open(struct pv_job *job, struct pv_look *out, struct pv_err *err);
 void pv_look_close(struct pv_look *l);
-#define pv_auto_look __attribute__((cleanup(pv_look_close))) struct pv_look
 
 #endif

@@ -14,11 +14,6 @@
 
 #define HEAD_MAX 128
 
-void pv_merge_text_fini(struct pv_merge_text *m)
-{
-        pv_fd_closep(&m->fd);
-}
-
 static int put(const struct pv_merge_side *side, const char *name, struct pv_err *err)
 {
         pv_auto_fd fd = memfd_create(name, MFD_CLOEXEC);

@@ -26,7 +26,6 @@ struct pv_merge_text {
         size_t host_added, host_deleted; /* lines, from the base; without one 0 */
         int fd;                          /* of the merged text, read from its beginning; -1 before and after */
 };
-void pv_merge_text_fini(struct pv_merge_text *m);
 
 /* label: what markers call the job's side. out->fd is the caller's; its offset means nothing. */
 int pv_merge_text(const struct pv_merge_side *base, const struct pv_merge_side *host, const struct pv_merge_side *job,

@@ -18,6 +18,5 @@ struct pv_renames {
  */
 void pv_renames_find(const struct pv_changes *c, const bool *selected, struct pv_renames *out);
 void pv_renames_fini(struct pv_renames *r);
-#define pv_auto_renames __attribute__((cleanup(pv_renames_fini))) struct pv_renames
 
 #endif

@@ -39,7 +39,6 @@ struct pv_resolution {
         size_t n_moot;
 };
 void pv_resolution_fini(struct pv_resolution *r);
-#define pv_auto_resolution __attribute__((cleanup(pv_resolution_fini))) struct pv_resolution
 
 /*
  * Selects like pv_decision_select() and resolves. PV_ERR_CONFLICT: refused lists the conflicts that found no way out,

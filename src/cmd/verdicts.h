@@ -20,7 +20,6 @@ struct pv_verdicts {
         char no_git[160];  /* with !ignore_known: why, a clause for people; else "" */
 };
 void pv_verdicts_fini(struct pv_verdicts *v);
-#define pv_auto_verdicts __attribute__((cleanup(pv_verdicts_fini))) struct pv_verdicts
 
 /*
  * Classifies all changes. view and base: git over the staged view and over what the host has, each may be NULL (without

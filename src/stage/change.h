@@ -161,12 +161,6 @@ bool pv_change_check_among(struct pv_stage *s, const struct pv_changes *all, con
 const struct pv_change *pv_changes_find_maker(const struct pv_changes *all, const struct pv_change *c);
 
 /*
- * The same for what came out of the target, when it was displaced to dir/name: the change of ctime that
- * moving makes is allowed for. Entries of a displaced directory are the caller's to check, one by one.
- */
-bool pv_change_check_displaced(int dirfd, const char *name, const struct pv_change *c, const char **why);
-
-/*
  * Takes what landed while the command ran out of the layers, where they still have it as it landed: then the host's own
  * shows, as after an apply to a job that has ended. The stage is sealed and its lock taken.
  */

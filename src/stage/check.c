@@ -20,8 +20,6 @@ static const char why_metadata[] = "its mode, owner or attributes were changed o
 static const char why_links[] = "got another hard link on the host after the stage was taken";
 static const char why_unreadable[] = "cannot be looked at on the host";
 
-enum check_flags { CHECK_MOVED = 1 << 0 }; /* the ctime may be that of being moved */
-
 static bool refuse(const char **why, const char *text)
 {
         *why = text;
@@ -35,12 +33,10 @@ static bool is_same_link(const struct pv_facts *a, const struct pv_facts *b)
 
 /* A regular file whose metadata are the preimage's, but not its inode or ctime. */
 static bool check_content(int dirfd, const char *name, const struct pv_facts *pre, struct pv_facts *live,
-                          unsigned flags, const char **why)
+                          const char **why)
 {
         if (live->size != pre->size)
                 return refuse(why, why_content);
-        if (flags & CHECK_MOVED && live->ino == pre->ino && pv_clock_compare(&live->mtime, &pre->mtime) == 0)
-                return true;
         if (pre->size == 0)
                 return true;
         if (!pre->hashed)
@@ -50,7 +46,7 @@ static bool check_content(int dirfd, const char *name, const struct pv_facts *pr
         return memcmp(live->sha256, pre->sha256, sizeof pre->sha256) == 0 || refuse(why, why_content);
 }
 
-static bool check_facts(int dirfd, const char *name, const struct pv_facts *pre, struct pv_facts *live, unsigned flags,
+static bool check_facts(int dirfd, const char *name, const struct pv_facts *pre, struct pv_facts *live,
                         const char **why)
 {
         if (!pv_facts_exist(pre))
@@ -71,16 +67,16 @@ static bool check_facts(int dirfd, const char *name, const struct pv_facts *pre,
                 return true;
         if (live->nlink > pre->nlink)
                 return refuse(why, why_links);
-        return check_content(dirfd, name, pre, live, flags, why);
+        return check_content(dirfd, name, pre, live, why);
 }
 
-static bool check_at(int dirfd, const char *name, const struct pv_change *c, unsigned flags, const char **why)
+static bool check_at(int dirfd, const char *name, const struct pv_change *c, const char **why)
 {
         pv_auto_arena text = { 0 };
         struct pv_facts live;
         if (pv_facts_get(dirfd, name, &text, &live) < 0)
                 return refuse(why, why_unreadable);
-        return check_facts(dirfd, name, &c->pre, &live, flags, why);
+        return check_facts(dirfd, name, &c->pre, &live, why);
 }
 
 const struct pv_change *pv_changes_find_maker(const struct pv_changes *all, const struct pv_change *c)
@@ -102,11 +98,11 @@ static bool check(struct pv_stage *s, const struct pv_changes *all, const struct
                 return refuse(why, c->why);
         struct pv_pathfd target = pv_stage_target(s, c->root);
         if (!*c->path)
-                return check_at(target.fd, "", c, 0, why);
+                return check_at(target.fd, "", c, why);
         pv_auto_pathfd parent = PV_PATHFD_INIT;
         const char *name = NULL;
         if (pv_path_open_parent(target, c->path, &parent, &name) == 0)
-                return check_at(parent.fd, name, c, 0, why);
+                return check_at(parent.fd, name, c, why);
         if (errno != ENOENT && errno != ENOTDIR && errno != ELOOP)
                 return refuse(why, why_unreadable);
         if (all && !(c->pre.mode == 0 && pv_changes_find_maker(all, c)))
@@ -124,9 +120,4 @@ bool pv_change_check_among(struct pv_stage *s, const struct pv_changes *all, con
                            const char **why)
 {
         return check(s, all, c, why);
-}
-
-bool pv_change_check_displaced(int dirfd, const char *name, const struct pv_change *c, const char **why)
-{
-        return check_at(dirfd, name, c, CHECK_MOVED, why);
 }

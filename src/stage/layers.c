@@ -257,12 +257,6 @@ int pv_layers_find_shared(struct pv_stage *s, bool **shared, struct pv_err *err)
         return 0;
 }
 
-unsigned pv_stage_n_layers(const struct pv_stage *s, size_t root)
-{
-        (void)root; /* a layer spans all roots */
-        return (unsigned)s->n_layers;
-}
-
 struct pv_pathfd pv_stage_layer(const struct pv_stage *s, size_t root, unsigned layer)
 {
         return (struct pv_pathfd){ s->layers[layer].fd[root] };

@@ -9,9 +9,7 @@
 #include "stage/change.h"
 #include "stage/stage.h"
 
-/* Layers of root i; 0 is the oldest, n - 1 the upper. */
-unsigned pv_stage_n_layers(const struct pv_stage *s, size_t root);
-/* Borrowed descriptor (O_PATH or O_RDONLY) of a layer's directory. */
+/* Borrowed descriptor (O_PATH or O_RDONLY) of a layer's directory; 0 is the oldest, the last one the upper. */
 struct pv_pathfd pv_stage_layer(const struct pv_stage *s, size_t root, unsigned layer);
 /* Another stage stands on it, this stage does not own it, or it is mounted by a running job: never move out of it. */
 bool pv_stage_layer_is_shared(const struct pv_stage *s, size_t root, unsigned layer);
