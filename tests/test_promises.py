@@ -5,6 +5,7 @@ import mmap
 import os
 import shutil
 import signal
+import subprocess
 import time
 
 import pytest
@@ -82,14 +83,13 @@ def test_the_target_is_unchanged_when_the_command_runs_out_of_time(pvisor, proje
 
 
 def test_the_target_is_unchanged_when_pvisor_is_killed(pv, project, environment):
-    import subprocess
     before = tree.snapshot(project)
-    job = subprocess.Popen([pv, "run", "--stage", "--", "sh", "-c", SCRIPT + "touch done; sleep 60"], cwd=project,
-                           env=environment, stdin=subprocess.DEVNULL)
-    time.sleep(2)
-    job.send_signal(signal.SIGKILL)
-    job.wait()
-    time.sleep(0.5)
+    with subprocess.Popen([pv, "run", "--stage", "--", "sh", "-c", SCRIPT + "echo done; sleep 60"], cwd=project,
+                          env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as job:
+        assert job.stdout.readline() == b"done\n"
+        job.kill()
+        assert job.stdout.read() == b""  # all that could write to it are dead
+    assert job.returncode == -signal.SIGKILL
     tree.assert_same(before, tree.snapshot(project))
 
 
