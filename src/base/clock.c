@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <stdio.h>
-#include <string.h>
 #include "base/fd.h"
 
 void pv_clock_format(const struct timespec *t, char out[PV_CLOCK_TEXT])

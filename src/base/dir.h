@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Listing a directory. An end that is an error must not pass for the end: what was not seen would count as not there. */
+/*
+ * Listing a directory. An end that is an error must not pass for the end: what was not seen would count as not there.
+ */
 #ifndef PV_BASE_DIR_H
 #define PV_BASE_DIR_H
 

@@ -12,15 +12,19 @@
 #include <sys/types.h>
 
 /*
- * Leaves a process outside that ends with the caller. Must: single-threaded, in the namespace whose ids are meant; once.
- * Where none can be had, or without this, values are as the kernel shows them here. Requests are to be one at a time.
+ * Leaves a process outside that ends with the caller. Must: single-threaded, in the namespace whose ids are meant;
+ * once. Where none can be had, or without this, values are as the kernel shows them here. Requests are to be one at a
+ * time.
  */
 void pv_outer_ids_start(void);
 
 /* Whether that process is to be asked for the attribute of this name. */
 bool pv_outer_ids_has(const char *attr);
 
-/* As lgetxattr(2) and lsetxattr(2) of dirfd/name, of dirfd itself where name is "". value NULL removes. -1 with errno. */
+/*
+ * As lgetxattr(2) and lsetxattr(2) of dirfd/name, of dirfd itself where name is "". value NULL removes. -1 with
+ * errno.
+ */
 ssize_t pv_outer_ids_get(int dirfd, const char *name, const char *attr, void *value, size_t size);
 int pv_outer_ids_set(int dirfd, const char *name, const char *attr, const void *value, size_t size);
 

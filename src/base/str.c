@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/str.h"
 
-#include <limits.h>
 #include <stdarg.h>
 #include <string.h>
 #include <strings.h>

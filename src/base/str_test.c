@@ -2,8 +2,6 @@
 #include "base/test.h"
 #include "base/str.h"
 
-#include <string.h>
-
 static void assert_safe(const char *in, const char *want)
 {
         pv_auto_str b = { 0 };

@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/xattr.h>
 #include "base/copy.h"
 #include "base/path.h"

@@ -6,7 +6,6 @@
 #include <linux/securebits.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include "base/syscall.h"
 #include "boundary/control.h"

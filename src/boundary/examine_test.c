@@ -2,7 +2,6 @@
 #include "base/test.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include "base/str.h"
 #include "boundary/boundary.h"
 

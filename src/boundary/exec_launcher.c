@@ -2,10 +2,7 @@
 /* The launcher of a further command: what comes before the road that it shares with the first one (launcher.c). */
 #include <fcntl.h>
 #include <sched.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
-#include <sys/prctl.h>
 #include "base/syscall.h"
 #include "boundary/exec.h"
 #include "boundary/launch.h"

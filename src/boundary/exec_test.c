@@ -2,9 +2,6 @@
 /* The order that init's launcher reads: exec.h. What comes of it: tests/test_exec.py. */
 #include "base/test.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 #include "base/fd.h"

@@ -154,7 +154,10 @@ static int root_processes(void *arg)
         return WEXITSTATUS(status);
 }
 
-/* The setting of the machine, which root may write in any namespace: a user namespace, but no pid namespace of its own. */
+/*
+ * The setting of the machine, which root may write in any namespace: a user namespace, but no pid namespace of its
+ * own.
+ */
 static int machines_pid_max(void *arg)
 {
         const struct pv_limits limits = { .max_processes = 50 };

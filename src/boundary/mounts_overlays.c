@@ -122,7 +122,10 @@ static int make_aside(struct pv_mounts_build *b, struct layers *l, int *out, str
         return 0;
 }
 
-/* Shows the part at rel of an overlay that was made aside; attr are MOUNT_ATTR_ flags to add. 1; 0: not there as a directory. */
+/*
+ * Shows the part at rel of an overlay that was made aside; attr are MOUNT_ATTR_ flags to add. 1; 0: not there as a
+ * directory.
+ */
 static int show_part(struct pv_mounts_build *b, struct pv_pathfd aside, const char *rel, unsigned attr, const char *dst,
                      struct pv_err *err)
 {

@@ -25,8 +25,9 @@ struct pv_overlayfs {
 bool pv_overlayfs_needs_place(const struct pv_overlayfs *o);
 
 /*
- * Creates it detached, or in o->place, from where it can be moved like a detached one. With an upper it is `volatile`: unmounting does not sync the upper's whole file system. The
- * error carries the kernel's own words where it gives any. Must: CAP_SYS_ADMIN over the mount namespace, a /proc.
+ * Creates it detached, or in o->place, from where it can be moved like a detached one. With an upper it is
+ * `volatile`: unmounting does not sync the upper's whole file system. The error carries the kernel's own words where
+ * it gives any. Must: CAP_SYS_ADMIN over the mount namespace, a /proc.
  */
 int pv_overlayfs_mount(const struct pv_overlayfs *o, int *mount, struct pv_err *err);
 

@@ -152,7 +152,10 @@ static void refuse_user_namespaces(scmp_filter_ctx ctx)
 #endif
 }
 
-/* Input for a terminal that others read from (TIOCSTI, TIOCLINUX's selections), keeping them out of it for ever, new line disciplines. */
+/*
+ * Input for a terminal that others read from (TIOCSTI, TIOCLINUX's selections), keeping them out of it for ever, new
+ * line disciplines.
+ */
 static void refuse_terminal_tricks(scmp_filter_ctx ctx)
 {
         refuse_if(ctx, "ioctl", EPERM, SCMP_A1(SCMP_CMP_MASKED_EQ, LOW_32, TIOCSTI));

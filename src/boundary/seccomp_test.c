@@ -3,7 +3,6 @@
 
 #include <linux/io_uring.h>
 #include <linux/seccomp.h>
-#include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>

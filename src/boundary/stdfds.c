@@ -11,7 +11,9 @@
 
 #define PIDFS_MAGIC 0x50494446 /* linux/magic.h, since 6.9 */
 
-/* A stream of the Unix family that is connected stays with its peer, whoever holds it (unix_stream_connect: EISCONN). */
+/*
+ * A stream of the Unix family that is connected stays with its peer, whoever holds it (unix_stream_connect: EISCONN).
+ */
 static bool is_tied_socket(int fd)
 {
         int family = 0, type = 0;

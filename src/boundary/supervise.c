@@ -80,8 +80,8 @@ static void held(void *ctx, const struct pv_boundary_frozen *frozen, const struc
 }
 
 /*
- * All of a guarded run, before the person's shell has the terminal again: SIGSTOP would not do, a timer can send SIGCONT.
- * False: something does not stop, so the run stays in the foreground.
+ * All of a guarded run, before the person's shell has the terminal again: SIGSTOP would not do, a timer can send
+ * SIGCONT. False: something does not stop, so the run stays in the foreground.
  */
 static bool hold_still(struct pv_boundary *b)
 {

@@ -7,9 +7,10 @@
  * the foreground back and stops with its own group, so that the person's shell sees a stopped job; `fg` resumes both.
  *
  * Whoever has left the terminal's session may read it at any time (job control does not hold it back), hence what the
- * person types for the shell while the run is stopped or in the background. So a guarded run, whose command is kept from
- * the person's files, holds a terminal in the foreground alone: stopped, all of it stands still (supervise.c), and what
- * is started in the background gets none: a session of its own, no input, and output that cannot be read from.
+ * person types for the shell while the run is stopped or in the background. So a guarded run, whose command is kept
+ * from the person's files, holds a terminal in the foreground alone: stopped, all of it stands still (supervise.c),
+ * and what is started in the background gets none: a session of its own, no input, and output that cannot be read
+ * from.
  */
 #ifndef PV_BOUNDARY_TTY_H
 #define PV_BOUNDARY_TTY_H
@@ -37,11 +38,16 @@ enum pv_tty_flags {
         PV_TTY_REOPENS = 1 << 2, /* nothing keeps the command from opening its descriptors anew (no Landlock) */
 };
 
-/* Finds the controlling terminal; without one t->fd stays -1. Sets given when the launcher is to take it. t: PV_TTY_INIT. */
+/*
+ * Finds the controlling terminal; without one t->fd stays -1. Sets given when the launcher is to take it. t:
+ * PV_TTY_INIT.
+ */
 int pv_tty_open(struct pv_tty *t, const int stdio[3], unsigned flags, struct pv_err *err);
 void pv_tty_close(struct pv_tty *t);
 
-/* Its path, for /dev/console in the view, when one of these descriptors is it and not apart; else NULL. The caller's. */
+/*
+ * Its path, for /dev/console in the view, when one of these descriptors is it and not apart; else NULL. The caller's.
+ */
 char *pv_tty_path(const struct pv_tty *t, const int stdio[3]);
 
 /* Is the supervisor's group in the foreground? */
@@ -51,7 +57,10 @@ bool pv_tty_allows(const struct pv_tty *t);
 /* Back to the supervisor's group, when it was given away. */
 void pv_tty_take(struct pv_tty *t);
 
-/* In the launcher: a process group of its own (apart: a session), and the foreground for it when t->given. Must: SIGTTOU blocked. */
+/*
+ * In the launcher: a process group of its own (apart: a session), and the foreground for it when t->given. Must:
+ * SIGTTOU blocked.
+ */
 int pv_tty_lead_group(const struct pv_tty *t);
 
 /* Stops the supervisor's whole group as signal `sig` would have, until the person's shell lets it go on. */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pvisor checkpoint */
-#include <stdio.h>
 #include "base/json.h"
 #include "base/log.h"
 #include "cmd/jobs.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pvisor logs */
 #include <poll.h>
-#include <string.h>
 #include <unistd.h>
 #include "base/json.h"
 #include "cmd/follow.h"

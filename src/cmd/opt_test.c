@@ -2,7 +2,6 @@
 #include "base/test.h"
 
 #include <string.h>
-#include <sys/stat.h>
 #include "cmd/opt.h"
 
 struct target {

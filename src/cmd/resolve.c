@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cmd/resolve.h"
 
-#include <string.h>
 #include <unistd.h>
 #include "base/json.h"
 #include "stage/scan.h"

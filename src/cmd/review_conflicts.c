@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What stands in the way of applying: who changed what, since when, and what can be done about it. */
-#include <string.h>
 #include <sys/stat.h>
 #include "base/clock.h"
 #include "base/json.h"

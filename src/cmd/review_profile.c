@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What an agent's profile added to the run, and what of it outlives the run. */
-#include <string.h>
 #include "base/json.h"
 #include "cmd/review.h"
 

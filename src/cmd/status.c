@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pvisor status */
-#include <string.h>
 #include "base/clock.h"
 #include "base/json.h"
 #include "cmd/jobs.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pvisor undo */
-#include <stdio.h>
 #include <string.h>
 #include "base/json.h"
 #include "base/log.h"

@@ -2,7 +2,6 @@
 #include "evidence/record.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include "base/json.h"
 #include "base/str.h"
 

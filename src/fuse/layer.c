@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/xattr.h>
 #include "base/copy.h"
 #include "base/path.h"
 #include "base/syscall.h"

@@ -39,7 +39,6 @@
  * process: see docs/benchmark.md.
  */
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,6 @@
 /* Looking up, making and linking. */
 #include <errno.h>
 #include <fcntl.h>
-#include <string.h>
 #include <sys/xattr.h>
 #include "base/copy.h"
 #include "fuse/ops.h"

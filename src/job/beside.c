@@ -10,7 +10,6 @@
 #include "job/beside.h"
 
 #include <signal.h>
-#include <string.h>
 #include "base/clock.h"
 #include "base/json.h"
 #include "job/control.h"

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "job/bundle.h"
 
-#include <fcntl.h>
-#include <string.h>
 #include "base/clock.h"
 #include "base/json.h"
 #include "evidence/record.h"

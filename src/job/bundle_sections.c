@@ -2,7 +2,6 @@
 #include "job/network_json.h"
 #include "job/bundle_sections.h"
 
-#include <assert.h>
 #include <string.h>
 #include "base/clock.h"
 #include "base/json.h"

@@ -2,7 +2,6 @@
 #include "job/bundle.h"
 
 #include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include "base/json.h"

@@ -29,8 +29,8 @@ void pv_detached_fini(struct pv_detached *d);
 
 /*
  * Forks. In the new process (*starter false): a session of its own; standard descriptors stay the starter's until
- * pv_detached_started(), and so does d->summary, so that errors are seen; everything else is closed. In the starter: waits; *id is the job's
- * once it runs, else *id is "" and *code what the other one exited with.
+ * pv_detached_started(), and so does d->summary, so that errors are seen; everything else is closed. In the starter:
+ * waits; *id is the job's once it runs, else *id is "" and *code what the other one exited with.
  */
 int pv_detach(struct pv_detached *d, bool *starter, char id[PV_JOB_ID_TEXT], int *code, struct pv_err *err);
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "job/fork.h"
 
-#include <string.h>
 #include <unistd.h>
 #include "policy/env.h"
 #include "policy/profile.h"

@@ -3,7 +3,6 @@
 
 #include <poll.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include "base/fuse_channel.h"

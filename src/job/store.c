@@ -15,8 +15,9 @@
  * stay behind as .new-* and `prune` removes them.
  *
  * Whether a job runs is asked of the kernel, not of a file: the supervisor holds a flock(2) on `lock` until it is
- * dead, however it dies. No state.json, a free lock and a dead sandbox is a lost job. (A pid would do on one machine only, and not
- * from another pid namespace; it is noted in the lock file for `kill` alone, which checks its start time.)
+ * dead, however it dies. No state.json, a free lock and a dead sandbox is a lost job. (A pid would do on one machine
+ * only, and not from another pid namespace; it is noted in the lock file for `kill` alone, which checks its start
+ * time.)
  *
  * Every file but events.jsonl is written once or rewritten whole under a temporary name; events are appended, one
  * write(2) a line.

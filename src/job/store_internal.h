@@ -20,7 +20,10 @@ enum pv_store_open_flags {
  */
 int pv_store_open_jobs(const char *store, unsigned flags, int *jobs, struct pv_err *err);
 
-/* The same, to be listed with pv_store_next(). The caller's: pv_auto_dir. A missing store is *jobs = NULL and success. */
+/*
+ * The same, to be listed with pv_store_next(). The caller's: pv_auto_dir. A missing store is *jobs = NULL and
+ * success.
+ */
 int pv_store_list(const char *store, DIR **jobs, struct pv_err *err);
 
 /* The next name, valid until the next call: 1; 0: there is none (nor in NULL); -1: it cannot be read any further. */

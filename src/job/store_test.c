@@ -184,7 +184,10 @@ static void a_job_is_not_running_because_a_child_has_its_lock(void **state)
         (void)close(told[1]);
 }
 
-/* btrfs writes nothing over what is there without room for it elsewhere: then times and mode of the lock tell the end. */
+/*
+ * btrfs writes nothing over what is there without room for it elsewhere: then times and mode of the lock tell the
+ * end.
+ */
 static void the_end_is_told_without_any_room(void **state)
 {
         static const struct pv_job_end ends[] = {

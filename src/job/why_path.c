@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The half of why.h that is about paths: the view of the plan is made again, and the step that decides is told. */
-#include <string.h>
 #include "base/path.h"
 #include "boundary/root.h"
 #include "job/why.h"

@@ -10,7 +10,6 @@
  * Before it relays, a refusal or failure answers the sandbox at once: a reset, or a sentence in HTTP through the proxy.
  * The peer inside is hostile: everything it can make this wait for has a deadline, everything it sends a bound.
  */
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <linux/netfilter_ipv4.h>
 #include <netinet/tcp.h>

@@ -5,9 +5,9 @@
  * Job: to ask the host's own resolver for the data plane (resolve.c). It is a program of its own since getaddrinfo(3)
  * loads what nsswitch.conf(5) names, which a statically linked `pvisor` cannot, and since it blocks.
  *
- * Actors. The plane starts it when the first name is asked, with a socket (resolve_packet.h), streams that lead nowhere
- * and three variables of resolv.conf(5). Names are of the sandbox's choice, in their compared form; answers are those of
- * the host's name servers, which the plane judges. Nothing else is shared with it.
+ * Actors. The plane starts it when the first name is asked, with a socket (resolve_packet.h), streams that lead
+ * nowhere and three variables of resolv.conf(5). Names are of the sandbox's choice, in their compared form; answers
+ * are those of the host's name servers, which the plane judges. Nothing else is shared with it.
  *
  * A thread a question: the plane asks no more than PV_RESOLVE_AT_ONCE before it has an answer. Ends with the plane
  * (PR_SET_PDEATHSIG, which its parent set, and the end of the socket).

@@ -4,7 +4,6 @@
 
 #include <netinet/in.h>
 #include <stdlib.h>
-#include <string.h>
 
 static void a_v4_packet(void **state)
 {

@@ -18,7 +18,6 @@
 #include <linux/netfilter/nf_tables.h>
 #include <linux/netlink.h>
 #include <netinet/in.h>
-#include <string.h>
 #include "net/names.h"
 #include "net/nflog.h"
 #include "net/nfmsg.h"

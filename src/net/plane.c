@@ -10,8 +10,8 @@
  * Way of a connection. The kernel inside terminates TCP: connect(2) to any address is redirected to our listening
  * socket. We read the original destination from connection tracking, find the name that a synthetic address stands
  * for (names.c), ask the policy (match.c), resolve the name with the host's resolver (resolve.c, main_resolve.c: a
- * process of its own), ask the policy again for each address that came out, connect from the host and move the bytes (relay.c). flow.c holds that
- * sequence; dns_serve.c answers the questions.
+ * process of its own), ask the policy again for each address that came out, connect from the host and move the bytes
+ * (relay.c). flow.c holds that sequence; dns_serve.c answers the questions.
  *
  * What cannot be passed by: there is no route but into lo, and no rule set that lets a packet to another address keep
  * it; losing the rules (a flush needs a capability that nobody inside has) leaves packets that nobody answers. A name

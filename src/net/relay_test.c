@@ -5,8 +5,6 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
-#include <poll.h>
-#include <string.h>
 #include <sys/socket.h>
 #include "base/str.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Resolution outside the sandbox, by the host's own resolver (getaddrinfo(3): nsswitch, /etc/hosts, DNS), which blocks
- * and loads what the host has configured: a program of its own asks, libexec/pvisor/pvisor-resolve, and the loop is told
- * through a descriptor. Answers are kept for a short while, and one question serves all who wait for the same name.
+ * Resolution outside the sandbox, by the host's own resolver (getaddrinfo(3): nsswitch, /etc/hosts, DNS), which
+ * blocks and loads what the host has configured: a program of its own asks, libexec/pvisor/pvisor-resolve, and the
+ * loop is told through a descriptor. Answers are kept for a short while, and one question serves all who wait for the
+ * same name.
  */
 #ifndef PV_NET_RESOLVE_H
 #define PV_NET_RESOLVE_H
@@ -39,10 +40,10 @@ struct pv_resolve_wait {
 struct pv_resolver; /* opaque */
 
 /*
- * program: PV_RESOLVE_PROGRAM, as a descriptor (O_PATH will do) that stays the caller's; -1: every name fails. It is started
- * at the first question and ends with this resolver, or with the process, which must stay single-threaded. When it ends
- * before that, or says what it may not, all who wait have failed, and a later question starts it anew, once a second at
- * most.
+ * program: PV_RESOLVE_PROGRAM, as a descriptor (O_PATH will do) that stays the caller's; -1: every name fails. It is
+ * started at the first question and ends with this resolver, or with the process, which must stay single-threaded.
+ * When it ends before that, or says what it may not, all who wait have failed, and a later question starts it anew,
+ * once a second at most.
  */
 int pv_resolver_new(int program, struct pv_resolver **out, struct pv_err *err);
 /* Ends the program. Whoever waits is not called. */

@@ -234,8 +234,8 @@ static void say_servers(struct admission *a)
 }
 
 /*
- * The agent's own servers, from a file that is hidden for what else it holds. As an argument, since the agent's state has a file
- * of that name that is the agent's to write. Only the agent itself knows it.
+ * The agent's own servers, from a file that is hidden for what else it holds. As an argument, since the agent's state
+ * has a file of that name that is the agent's to write. Only the agent itself knows it.
  */
 static void add_servers(struct admission *a)
 {
@@ -570,7 +570,10 @@ static int set_environment(struct admission *a, struct pv_err *err)
         return 0;
 }
 
-/* What a service or a device of the host opens cannot be enforced: --safe gives it up at the person's word, --strict does not. */
+/*
+ * What a service or a device of the host opens cannot be enforced: --safe gives it up at the person's word, --strict
+ * does not.
+ */
 static int give_up_opened(struct pv_plan *p, struct pv_err *err)
 {
         for (size_t i = 0; i < p->n_services; i++) {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/test.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 #include "base/str.h"

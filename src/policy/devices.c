@@ -11,7 +11,9 @@ static const struct device {
         const char *patterns[6];
 } devices[] = {
         { "a device of every view", "", 0, { "null", "zero", "full", "random", "urandom", "tty" } },
-        /* Without a mount, which the view forbids, nobody is served by it; what runs in a guest is the command's own. */
+        /*
+         * Without a mount, which the view forbids, nobody is served by it; what runs in a guest is the command's own.
+         */
         { "the device of FUSE", "", 0, { "fuse" } },
         { "the device of virtual machines", "", 0, { "kvm" } },
         { "a network device",

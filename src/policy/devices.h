@@ -12,8 +12,8 @@
 #include "policy/plan.h"
 
 /*
- * Judges one device, path being its real one below /dev: what it opens is added to plan->services. PV_ERR_POLICY for one
- * that opens anything under --safe without i_know.
+ * Judges one device, path being its real one below /dev: what it opens is added to plan->services. PV_ERR_POLICY for
+ * one that opens anything under --safe without i_know.
  */
 int pv_devices_check(struct pv_plan *plan, const char *path, const struct stat *st, bool i_know, struct pv_err *err);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Servers of the Model Context Protocol that an agent starts, as a file of HOME lists them that is hidden inside, for it
- * holds logins too: each server's command and arguments, or address, are handed to the agent as an argument. Values that
- * may be secrets are not: of a variable the name alone, which --pass-env gives; of headers none; and a server that says a
- * secret in its arguments or its address is left out.
+ * Servers of the Model Context Protocol that an agent starts, as a file of HOME lists them that is hidden inside, for
+ * it holds logins too: each server's command and arguments, or address, are handed to the agent as an argument.
+ * Values that may be secrets are not: of a variable the name alone, which --pass-env gives; of headers none; and a
+ * server that says a secret in its arguments or its address is left out.
  */
 #ifndef PV_POLICY_MCP_H
 #define PV_POLICY_MCP_H

@@ -85,9 +85,9 @@ void pv_backings_fini(struct pv_backings *b);
 #define pv_auto_backings __attribute__((cleanup(pv_backings_fini))) struct pv_backings
 
 /*
- * The one of dirs (real paths) that a program, named or found in path_list as the command will find it, lies in, itself or a
- * link on the way to it; or NULL. Where earlier commands could write, it may be their work: it has no profile by its
- * name. The result is borrowed from dirs or view.
+ * The one of dirs (real paths) that a program, named or found in path_list as the command will find it, lies in,
+ * itself or a link on the way to it; or NULL. Where earlier commands could write, it may be their work: it has no
+ * profile by its name. The result is borrowed from dirs or view.
  */
 const char *pv_profile_leads_through(const char *program, const char *path_list, const struct pv_strv *dirs,
                                      const struct pv_backings *view);

@@ -168,8 +168,8 @@ static int refuse(const struct pv_mount *m, const char *what, const char *why, s
 }
 
 /*
- * File systems that are not files but the kernel: by their files root sets what the machine runs, whatever namespaces and
- * capabilities it was left (core_pattern, uevent_helper, control groups). proc also shows all processes.
+ * File systems that are not files but the kernel: by their files root sets what the machine runs, whatever namespaces
+ * and capabilities it was left (core_pattern, uevent_helper, control groups). proc also shows all processes.
  */
 static bool is_kernels(const char *type, enum pv_mount_access access)
 {

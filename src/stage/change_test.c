@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/test.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include "base/fd.h"
 #include "base/path.h"
 #include "stage/fixture.h"

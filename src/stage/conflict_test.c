@@ -2,9 +2,6 @@
 /* Which edits of the host, at which time, stand in the way of which changes; and which do not. */
 #include "base/test.h"
 
-#include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include "base/fd.h"
 #include "base/path.h"

@@ -2,7 +2,6 @@
 /* Taking a selection out of a stage leaves exactly the rest of the changes, and the host's files show again. */
 #include "base/test.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include "base/fd.h"
 #include "base/path.h"

@@ -7,7 +7,6 @@
 
 #include <search.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define LEAST 4 /* fewer are moved one by one */
 

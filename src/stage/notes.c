@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The file: fields of text, each ended by a NUL, three a file: what it was ("g" and the blob's name, "s" and a
- * SHA-256, "m": not there any more), its facts, its path. Before them one that says when the run began. Written by us, read back with every
- * field checked.
+ * SHA-256, "m": not there any more), its facts, its path. Before them one that says when the run began. Written by
+ * us, read back with every field checked.
  */
 #include "stage/notes.h"
 

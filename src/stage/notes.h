@@ -27,8 +27,8 @@ struct pv_notes_known {
 struct pv_notes;
 struct pv_notes *pv_notes_new(const struct pv_stage *s, size_t root);
 /*
- * Looks at the file and notes it. known NULL: git does not have it. indexed: when git's index was written; what is as new as
- * that proves nothing.
+ * Looks at the file and notes it. known NULL: git does not have it. indexed: when git's index was written; what is as
+ * new as that proves nothing.
  */
 void pv_notes_put(struct pv_notes *n, const char *path, const struct pv_notes_known *known,
                   const struct timespec *indexed);

@@ -3,8 +3,6 @@
 #include "base/test.h"
 
 #include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include "base/fd.h"
 #include "base/path.h"

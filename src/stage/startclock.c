@@ -28,7 +28,6 @@
 #include "stage/startclock.h"
 
 #include <fcntl.h>
-#include <stdio.h>
 #include <sys/stat.h>
 #include <sys/timerfd.h>
 #include "base/fd.h"
