@@ -241,6 +241,23 @@ def test_completion_scripts(pvisor, run, temporary):
     ask = ('. ./script; COMP_WORDS=(pvisor run --fi); COMP_CWORD=2; _pvisor; echo "${COMPREPLY[@]}";'
            'COMP_WORDS=(pvisor run --filesystem s); COMP_CWORD=3; _pvisor; echo "${COMPREPLY[@]}"')
     assert run(["bash", "-c", ask], cwd=temporary).out == "--filesystem\nsandbox\n"
+
+
+@pytest.mark.parametrize("words, wanted", [
+    (["re"], "review"), (["review", "la"], "last"), (["review", "run-"], "run-"), (["run", "--continue", "run-"], "run-"),
+    (["help", "che"], "checkpoint"), (["completion", "z"], "zsh"), (["login", "cod"], "codex"),
+    (["profile", "show", "gem"], "gemini"), (["run", "--profile", "G"], ""), (["run", "--vm"], ""),
+])
+def test_bash_completes_each_kind_of_word(pvisor, pv, run, workspace, temporary, words, wanted):
+    pvisor("run", "-q", "--stage", "--", "true", cwd=workspace)
+    script = temporary / "script"
+    script.write_text(f"pvisor() {{ {pv} \"$@\"; }}\n" + pvisor("completion", "bash").out)
+    said = run(["bash", "-c", '. "$1"; shift; COMP_WORDS=(pvisor "$@"); COMP_CWORD=$#; _pvisor; echo "${COMPREPLY[@]}"',
+                "bash", script, *words], cwd=workspace)
+    assert said.err == "" and len(said.out.split()) == (1 if wanted else 0) and said.out.startswith(wanted)
+
+
+def test_completion_of_an_unknown_shell(pvisor):
     pvisor("completion", "tcsh", code=2)
 
 

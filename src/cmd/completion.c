@@ -60,6 +60,7 @@ const struct pv_command pv_cmd_completion = {
         .about = "Prints the completion script. An installed pVisor has it where the shells look for it already.",
         .min_words = 1,
         .max_words = 1,
+        .words = PV_COMPLETE_SHELL,
         .examples = examples,
         .run = run_completion,
 };

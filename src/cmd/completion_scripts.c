@@ -7,8 +7,10 @@
 /* The ids of this workspace's jobs, for all three shells. */
 #define JOBS "pvisor list 2>/dev/null | sed -n 's/^\\(run-[^ ]*\\) .*/\\1/p'"
 
-/* The names of profiles. */
-#define PROFILES "pvisor profile list 2>/dev/null | sed -n 's/^\\([^ ]*\\) .*/\\1/p'"
+/* The names of profiles: what stands before the first empty line. */
+#define PROFILES "pvisor profile list 2>/dev/null | sed -n '/^$/q; s/^\\([^ ]*\\) .*/\\1/p'"
+
+#define SHELLS "bash zsh fish"
 
 static bool is_offered(const struct pv_opt *o)
 {
@@ -65,9 +67,11 @@ static const char *bash_reply(enum pv_opt_complete what)
                 [PV_COMPLETE_NOTHING] = ":",
                 [PV_COMPLETE_FILE] = "COMPREPLY=($(compgen -f -- \"$cur\"))",
                 [PV_COMPLETE_DIR] = "COMPREPLY=($(compgen -d -- \"$cur\"))",
-                [PV_COMPLETE_JOB] = "COMPREPLY=($(compgen -W \"last $(" JOBS ")\" -- \"$cur\"))",
+                [PV_COMPLETE_JOB] = "_pvisor_jobs",
                 [PV_COMPLETE_ENV] = "COMPREPLY=($(compgen -e -- \"$cur\"))",
-                [PV_COMPLETE_PROFILE] = "COMPREPLY=($(compgen -W \"none $(" PROFILES ")\" -- \"$cur\"))",
+                [PV_COMPLETE_PROFILE] = "_pvisor_profiles",
+                [PV_COMPLETE_COMMAND] = "_pvisor_commands",
+                [PV_COMPLETE_SHELL] = "COMPREPLY=($(compgen -W \"" SHELLS "\" -- \"$cur\"))",
         };
         return reply[what];
 }
@@ -103,7 +107,17 @@ static void bash_command(struct pv_str *out, const struct pv_command *c)
 void pv_completion_bash(struct pv_str *out, const struct pv_command *const *commands)
 {
         const char *name;
+        /* Functions, and not text that is evaluated: what they look for has quotes of its own. */
         pv_str_put(out, "# bash completion for pvisor; written from its option tables\n"
+                        "_pvisor_jobs()\n{\n"
+                        "        COMPREPLY=($(compgen -W \"last $(" JOBS ")\" -- \"$cur\"))\n}\n"
+                        "_pvisor_profiles()\n{\n"
+                        "        COMPREPLY=($(compgen -W \"none $(" PROFILES ")\" -- \"$cur\"))\n}\n"
+                        "_pvisor_commands()\n{\n"
+                        "        COMPREPLY=($(compgen -W \"");
+        for (size_t i = 0; (name = pv_command_name(i)); i++)
+                pv_str_putf(out, "%s ", name);
+        pv_str_put(out, "spawn\" -- \"$cur\"))\n}\n"
                         "_pvisor()\n{\n"
                         "        local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
                         "        local command=${COMP_WORDS[1]} options= words_are=: i\n"
@@ -111,10 +125,7 @@ void pv_completion_bash(struct pv_str *out, const struct pv_command *const *comm
                         "        [ \"$command\" = spawn ] && command=run\n"
                         "        [[ $COMP_CWORD -gt 1 && $command == -* ]] && command=run\n"
                         "        if [[ $COMP_CWORD -eq 1 && $cur != -* ]]; then\n"
-                        "                COMPREPLY=($(compgen -W \"");
-        for (size_t i = 0; (name = pv_command_name(i)); i++)
-                pv_str_putf(out, "%s ", name);
-        pv_str_put(out, "spawn\" -- \"$cur\"))\n                return\n        fi\n"
+                        "                _pvisor_commands\n                return\n        fi\n"
                         "        # what follows -- is a command of its own\n"
                         "        for ((i = 1; i < COMP_CWORD; i++)); do\n"
                         "                if [ \"${COMP_WORDS[i]}\" = -- ]; then\n"
@@ -155,6 +166,8 @@ static const char *zsh_action(enum pv_opt_complete what)
                 [PV_COMPLETE_JOB] = "_pvisor_jobs",
                 [PV_COMPLETE_ENV] = "_parameters -g \"*export*\"",
                 [PV_COMPLETE_PROFILE] = "_pvisor_profiles",
+                [PV_COMPLETE_COMMAND] = "_pvisor_commands",
+                [PV_COMPLETE_SHELL] = "(" SHELLS ")",
         };
         return action[what];
 }
@@ -205,7 +218,7 @@ void pv_completion_zsh(struct pv_str *out, const struct pv_command *const *comma
                         "        local -a profiles\n"
                         "        profiles=(none ${(f)\"$(" PROFILES ")\"})\n"
                         "        compadd -a profiles\n"
-                        "}\n\n_pvisor()\n{\n"
+                        "}\n\n_pvisor_commands()\n{\n"
                         "        local -a commands\n        commands=(\n");
         for (size_t i = 0; (name = pv_command_name(i)); i++) {
                 pv_str_putf(out, "                '%s:", name);
@@ -213,8 +226,10 @@ void pv_completion_zsh(struct pv_str *out, const struct pv_command *const *comma
                 pv_str_put(out, "'\n");
         }
         pv_str_put(out, "        )\n"
+                        "        _describe command commands\n"
+                        "}\n\n_pvisor()\n{\n"
                         "        if (( CURRENT == 2 )) && [[ $words[2] != -* ]]; then\n"
-                        "                _describe command commands\n"
+                        "                _pvisor_commands\n"
                         "                return\n"
                         "        fi\n"
                         "        local command=$words[2]\n"
@@ -263,12 +278,28 @@ static void fish_option(struct pv_str *out, const struct pv_opt *o, const char *
         pv_str_put(out, "'\n");
 }
 
+/* What a command's words may be; NULL: nothing that fish would not offer by itself. */
+static const char *fish_words(enum pv_opt_complete what)
+{
+        static const char *const words[] = {
+                [PV_COMPLETE_JOB] = "(__pvisor_jobs)",
+                [PV_COMPLETE_PROFILE] = "(__pvisor_profiles)",
+                [PV_COMPLETE_COMMAND] = "(__pvisor_commands)",
+                [PV_COMPLETE_SHELL] = SHELLS,
+        };
+        return what < sizeof words / sizeof *words ? words[what] : NULL;
+}
+
 void pv_completion_fish(struct pv_str *out, const struct pv_command *const *commands)
 {
         const char *name;
         pv_str_put(out, "# fish completion for pvisor; written from its option tables\n"
                         "function __pvisor_jobs\n        echo last\n        " JOBS "\nend\n"
-                        "function __pvisor_profiles\n        echo none\n        " PROFILES "\nend\n");
+                        "function __pvisor_profiles\n        echo none\n        " PROFILES "\nend\n"
+                        "function __pvisor_commands\n");
+        for (size_t i = 0; (name = pv_command_name(i)); i++)
+                pv_str_putf(out, "        echo %s\n", name);
+        pv_str_put(out, "end\n");
         for (size_t i = 0; (name = pv_command_name(i)); i++) {
                 pv_str_putf(out, "complete -c pvisor -n __fish_use_subcommand -f -a %s -d '", name);
                 put_brief(out, pv_command_summary(name));
@@ -276,10 +307,9 @@ void pv_completion_fish(struct pv_str *out, const struct pv_command *const *comm
         }
         for (size_t i = 0; commands[i]; i++) {
                 each_option(commands[i], fish_option, out);
-                if (commands[i]->words == PV_COMPLETE_JOB)
-                        pv_str_putf(out,
-                                    "complete -c pvisor -n '__fish_seen_subcommand_from %s' -f -a '(__pvisor_jobs)'\n",
-                                    commands[i]->name);
+                if (fish_words(commands[i]->words))
+                        pv_str_putf(out, "complete -c pvisor -n '__fish_seen_subcommand_from %s' -f -a '%s'\n",
+                                    commands[i]->name, fish_words(commands[i]->words));
                 if (commands[i]->style == PV_ARGS_COMMAND)
                         pv_str_putf(out,
                                     "complete -c pvisor -n '__fish_seen_subcommand_from %s spawn' -f -a "

@@ -154,5 +154,6 @@ const struct pv_command pv_cmd_help = {
         .name = "help",
         .usage = "[COMMAND]",
         .max_words = 1,
+        .words = PV_COMPLETE_COMMAND,
         .run = run_help,
 };

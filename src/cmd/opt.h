@@ -44,7 +44,9 @@ enum pv_opt_complete {
         PV_COMPLETE_DIR,
         PV_COMPLETE_JOB,
         PV_COMPLETE_ENV,
-        PV_COMPLETE_PROFILE
+        PV_COMPLETE_PROFILE,
+        PV_COMPLETE_COMMAND,
+        PV_COMPLETE_SHELL
 };
 
 struct pv_opt {
