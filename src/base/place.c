@@ -34,7 +34,8 @@ int pv_place_find(const char *const *places, char **out, struct pv_err *err)
                 }
         }
         (void)pv_err_set(err, PV_ERR_SYS, ENOENT, "%s/%s", self, places[0]);
-        (void)pv_err_hint(err, "the installation is not whole: install pVisor again");
+        (void)pv_err_hint(err, "the installation is not whole: install pVisor again; or, inside a run, show all of it "
+                               "(--mount PREFIX:read)");
         return -1;
 }
 
