@@ -272,13 +272,17 @@ static int await_report(const struct pv_launch *l, int signals, struct pv_err *e
         return p[0].revents ? 0 : pv_err_set(err, PV_ERR_SYS, EINTR, "set up the sandbox");
 }
 
+/*
+ * The observations are the launcher's last word before the exec: from then on a signal is the command's, which may run
+ * for a while before the end of the report comes (init has not closed its copy yet).
+ */
 static int collect_reports(struct pv_launch *l, const struct pv_report_sink *sink, struct pv_err *err)
 {
         struct pv_err failure = PV_ERR_INIT;
         pv_auto_fd signals = open_ending_signals();
         int r;
         do {
-                if (await_report(l, signals, err) < 0)
+                if (sink->obs->n == 0 && await_report(l, signals, err) < 0)
                         return -1;
                 r = pv_report_take(l->report[0], sink, 0, &failure);
         } while (r > 0);
