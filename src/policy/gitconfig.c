@@ -28,8 +28,8 @@ static void lower(char *s)
                 *s = (char)tolower((unsigned char)*s);
 }
 
-/* [name] or [name "sub"]; left empty when it is neither. */
-static void read_section(const char *line, struct section *out)
+/* [name] or [name "sub"]: what is behind it in the line. "", and left empty, when it is neither. */
+static const char *read_section(const char *line, struct section *out)
 {
         section_fini(out);
         size_t n = strcspn(line + 1, " \t]\"");
@@ -44,14 +44,16 @@ static void read_section(const char *line, struct section *out)
                         pv_str_putc(&sub, *rest);
                 }
                 if (*rest != '"')
-                        return;
+                        return "";
                 rest++;
         }
         if (*rest != ']')
-                return;
+                return "";
         out->name = pv_strndup(line + 1, n);
         out->sub = sub.s ? pv_str_steal(&sub) : NULL;
         lower(out->name);
+        rest++;
+        return rest + strspn(rest, " \t");
 }
 
 /* Quotes, escapes, comments and trailing blanks undone. NULL: it goes on in the next line, or is damaged. */
@@ -78,17 +80,25 @@ static char *decode(const char *text)
         return quoted ? NULL : pv_strndup(out.s, end);
 }
 
-/* "key = value" of the section. */
-static void read_entry(const char *line, const struct section *section, pv_gitconfig_entry *each, void *ctx)
+static bool ends_in_backslash(const char *line)
+{
+        size_t n = strlen(line);
+        n -= n > 0 && line[n - 1] == '\r';
+        return n > 0 && line[n - 1] == '\\';
+}
+
+/* "key = value" of the section. Returns whether the value goes on in the next line. */
+static bool read_entry(const char *line, const struct section *section, pv_gitconfig_entry *each, void *ctx)
 {
         size_t n = strcspn(line, " \t=");
         const char *rest = line + n + strspn(line + n, " \t");
         if (n == 0 || *rest != '=' || !section->name)
-                return;
+                return false;
         pv_auto_free char *key = pv_strndup(line, n);
         pv_auto_free char *value = decode(rest + 1 + strspn(rest + 1, " \t"));
         lower(key);
         each(ctx, section->name, section->sub, key, value);
+        return !value && ends_in_backslash(line);
 }
 
 bool pv_gitconfig_each(const char *dir, const char *name, pv_gitconfig_entry *each, void *ctx)
@@ -101,12 +111,16 @@ bool pv_gitconfig_each(const char *dir, const char *name, pv_gitconfig_entry *ea
         if (fd < 0 || pv_file_read_at(fd, name, CONFIG_MAX, &text, &len, &ignored) < 0)
                 return false;
         char *rest = text;
-        for (char *line; (line = strsep(&rest, "\n"));) {
+        bool goes_on = false;
+        for (const char *line; (line = strsep(&rest, "\n"));) {
+                if (goes_on) { /* no entry, whatever it looks like */
+                        goes_on = ends_in_backslash(line);
+                        continue;
+                }
                 line += strspn(line, " \t");
-                if (*line == '[')
-                        read_section(line, &section);
-                else
-                        read_entry(line, &section, each, ctx);
+                if (*line == '[') /* an entry may follow in the same line */
+                        line = read_section(line, &section);
+                goes_on = read_entry(line, &section, each, ctx);
         }
         section_fini(&section);
         return true;

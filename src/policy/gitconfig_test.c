@@ -36,7 +36,12 @@ static void test_values(void **state)
         expect("[user \"sub\"]\n name = no\n", NULL);
         expect("[user]\n names = no\n email = x\n", NULL);
         expect("[user]\n name = two \\\n lines\n", NULL);
+        expect("[user]\n name = x\n email = two \\\n name = no \\\n name = no\n", "x");
+        expect("[user]\n email = one # \\\n name = x\n", "x");
         expect("[user]\n name = \"open\n", NULL);
+        expect("[user] name = x\n", "x");
+        expect("[other] name = no\n[user]\tname = x # who\n[user \"sub\"] name = no\n", "x");
+        expect("[user]]name = no\n[user name = no\n", NULL);
         expect("", NULL);
 }
 
