@@ -216,8 +216,15 @@ static void put_environment(struct pv_str *out, const struct pv_plan *p)
                 return;
         }
         pv_auto_strv names = { 0 };
+        bool git = false;
         for (size_t i = 0; i < p->env.n; i++) {
                 pv_auto_str name = { 0 };
+                if (pv_str_has_prefix(p->env.v[i], "GIT_CONFIG_")) { /* two for each setting, and their count */
+                        if (!git)
+                                pv_strv_add(&names, "GIT_CONFIG_*");
+                        git = true;
+                        continue;
+                }
                 pv_str_put_safe_n(&name, p->env.v[i], strcspn(p->env.v[i], "="));
                 pv_strv_take(&names, pv_str_steal(&name));
         }
@@ -272,7 +279,7 @@ static void put_rules(struct pv_str *out, const struct pv_plan *p)
         for (int i = 0; i < PV_DIMENSIONS; i++) {
                 enum pv_dimension d = (enum pv_dimension)i;
                 const char *what = rule(p, d);
-                pv_str_putf(out, "  %-18s %-38s %s\n", pv_dimension_name(d), what ? what : "not restricted",
+                pv_str_putf(out, "  %-18s %-38s %s\n", pv_dimension_title(d), what ? what : "not restricted",
                             p->required[i] ? "enforced, or no run"
                             : what         ? "level is recorded"
                                            : "");
