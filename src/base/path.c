@@ -100,6 +100,21 @@ int pv_path_real(const char *path, char **out, struct pv_err *err)
         return 0;
 }
 
+char *pv_path_real_existing(const char *absolute)
+{
+        pv_auto_free char *head = pv_strdup(absolute);
+        for (;;) {
+                pv_auto_free char *real = realpath(head, NULL);
+                char *slash = strrchr(head, '/');
+                if (real)
+                        return absolute[strlen(head)] ? pv_path_join(real, absolute + strlen(head) + 1)
+                                                      : pv_steal(&real);
+                if (!slash || slash == head)
+                        return pv_strdup(absolute);
+                *slash = '\0';
+        }
+}
+
 bool pv_path_is_or_holds(const struct stat *dir, const char *path)
 {
         pv_auto_free char *there = pv_strdup(path), *at = NULL;

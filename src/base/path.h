@@ -53,6 +53,8 @@ char *pv_path_join(const char *base, const char *name);
 
 /* realpath(3) with an error. The caller's. */
 int pv_path_real(const char *path, char **out, struct pv_err *err);
+/* What exists of a normalised absolute path resolved, the rest as it is. The caller's. */
+char *pv_path_real_existing(const char *absolute);
 
 /*
  * Is dir path, or does it hold it, by whatever name it is mounted? Not by "/", which holds all. What is not there is

@@ -19,19 +19,6 @@ void pv_run_plan_fini(struct pv_run_plan *p)
         *p = (struct pv_run_plan){ 0 };
 }
 
-/* What exists of an absolute path resolved, the rest as it is. The caller's. */
-static char *resolve_existing(const char *path)
-{
-        pv_auto_free char *head = pv_strdup(path);
-        for (char *slash; (slash = strrchr(head, '/')) && slash != head;) {
-                *slash = '\0';
-                pv_auto_free char *real = realpath(head, NULL);
-                if (real)
-                        return pv_path_join(real, path + (slash - head) + 1);
-        }
-        return pv_strdup(path);
-}
-
 /* A path that may not exist yet as an absolute one. */
 static int absolute(const char *path, char **out, struct pv_err *err)
 {
@@ -45,7 +32,7 @@ static int absolute(const char *path, char **out, struct pv_err *err)
                 return pv_err_set(err, PV_ERR_SYS, errno, "current directory");
         pv_auto_free char *joined = pv_path_join(cwd, path);
         pv_auto_free char *normal = pv_path_normalise(joined);
-        *out = resolve_existing(normal);
+        *out = pv_path_real_existing(normal);
         return 0;
 }
 

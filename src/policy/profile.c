@@ -396,13 +396,7 @@ static char *real_dir(const char *dir)
         pv_auto_free char *cwd = dir[0] == '/' ? pv_strdup("/") : getcwd(NULL, 0);
         pv_auto_free char *joined = pv_path_join(cwd ? cwd : "/", dir);
         pv_auto_free char *clean = pv_path_normalise(joined);
-        for (pv_auto_free char *at = pv_strdup(clean);;) {
-                pv_auto_free char *real = realpath(at, NULL);
-                char *slash = strrchr(at, '/');
-                if (real)
-                        return at[1] ? pv_strf("%s%s", real, clean + strlen(at)) : pv_strdup(clean);
-                slash[slash == at] = '\0';
-        }
+        return pv_path_real_existing(clean);
 }
 
 /* Is the program in this directory of the view? *in: the one of dirs or of view that it leads through, or NULL. */
