@@ -41,10 +41,7 @@ struct resolving {
 
 static void refuse(struct resolving *r, const struct pv_change *c, const char *why)
 {
-        struct pv_apply_result *a = r->refused;
-        a->conflicts = pv_realloc(a->conflicts, a->n_conflicts + 1, sizeof *a->conflicts);
-        a->conflicts[a->n_conflicts++] =
-                (struct pv_conflict){ .root = c->root, .path = pv_strdup(c->path), .why = why };
+        pv_apply_result_add(r->refused, c->root, c->path, why);
 }
 
 static struct pv_resolved *add(struct resolving *r, const struct pv_change *c, enum pv_way_out how)

@@ -220,10 +220,8 @@ void pv_commits_abandon(struct pv_commits *c)
 
 static void refuse(void *ctx, const struct pv_carry *c, const char *path, const char *why)
 {
-        struct pv_apply_result *r = ctx;
-        r->conflicts = pv_realloc(r->conflicts, r->n_conflicts + 1, sizeof *r->conflicts);
-        r->conflicts[r->n_conflicts++] =
-                (struct pv_conflict){ .path = *c->path ? pv_path_join(c->path, path) : pv_strdup(path), .why = why };
+        pv_auto_free char *whole = *c->path ? pv_path_join(c->path, path) : pv_strdup(path);
+        pv_apply_result_add(ctx, 0, whole, why);
 }
 
 static int check_one(struct pv_carry *item, const char *job, bool as_it_was, struct pv_apply_result *result,

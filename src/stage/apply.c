@@ -130,7 +130,7 @@ static int merge_again(struct attempt *a, const struct pv_changes *looked_at, co
                         return pv_err_set(err, PV_ERR_BUSY, 0, "apply: the job goes on changing %s", was->path);
                 }
                 if (!pv_facts_same_inode_state(&is->pre, &was->pre))
-                        pv_result_conflict(a->result, was->root, was->path, "changed on the host while it was merged");
+                        pv_apply_result_add(a->result, was->root, was->path, "changed on the host while it was merged");
                 is->merged = was->merged;
         }
         return 0;

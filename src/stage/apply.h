@@ -42,13 +42,16 @@ struct pv_apply_result {
         char batch[32]; /* id of the batch, "" when nothing was published */
         size_t applied; /* paths */
         struct pv_conflict *conflicts;
-        size_t n_conflicts;
+        size_t n_conflicts, cap;
+        void *listed;     /* tsearch(3) tree of their roots and paths */
         size_t n_blocked; /* of them, what nobody could apply: the host changed nothing */
         bool weaker;      /* some path went by copy and link + rename: recorded */
         bool partly;      /* the host wrote during the rollback: its versions stay, conflicts lists them */
         bool moved;       /* PV_ERR_BUSY: what is selected belongs, since it was looked at, together with more */
 };
 void pv_apply_result_fini(struct pv_apply_result *r);
+/* Adds one of conflicts; a path that is there stays with its first reason. r NULL: nobody wants to know. why: static. */
+void pv_apply_result_add(struct pv_apply_result *r, unsigned root, const char *path, const char *why);
 
 /*
  * Closes the selection (selected[i] belongs to changes->item[i]) over what belongs together: new parents, hard-link

@@ -210,7 +210,7 @@ static int check(struct builder *b, const struct pv_change *c, struct pv_item *i
                 /* Below a directory that this batch makes there is nothing to look at. */
                 if (c->pre.mode == 0 && makes_above(b, c))
                         return 0;
-                pv_result_conflict(b->e->result, c->root, c->path, why);
+                pv_apply_result_add(b->e->result, c->root, c->path, why);
                 return 0;
         }
         if (pv_ident_read(at.dirfd, at.name, &it->out, &it->out_ctime) < 0)
@@ -220,9 +220,9 @@ static int check(struct builder *b, const struct pv_change *c, struct pv_item *i
         if (!(c->flags & (PV_CHANGE_SUSPECT | PV_CHANGE_BLOCKED)) && is_preimage(&c->pre, &it->out, &it->out_ctime))
                 return 0;
         if (!pv_change_check(b->e->s, c, &why))
-                pv_result_conflict(b->e->result, c->root, c->path, why);
+                pv_apply_result_add(b->e->result, c->root, c->path, why);
         else if ((it->out.mode == 0) != (c->pre.mode == 0))
-                pv_result_conflict(b->e->result, c->root, c->path, "changed on the host while it was checked");
+                pv_apply_result_add(b->e->result, c->root, c->path, "changed on the host while it was checked");
         return 0;
 }
 
@@ -253,7 +253,7 @@ static int find_unknown_entries(struct builder *b, size_t i, const struct pv_pla
                 if (is_known_entry(b, i, e->d_name))
                         continue;
                 pv_auto_free char *path = pv_path_join(top->path, e->d_name);
-                pv_result_conflict(b->e->result, top->root, path, "made on the host after the stage was taken");
+                pv_apply_result_add(b->e->result, top->root, path, "made on the host after the stage was taken");
         }
         return more < 0 ? pv_err_set(err, PV_ERR_SYS, errno, "read directory %s", top->path) : 0;
 }
@@ -408,7 +408,7 @@ static int add_selected(struct builder *b, size_t i, struct pv_err *err)
         it->slot = (uint32_t)(b->e->plan->n - 1);
         if (c->flags &
             PV_CHANGE_BLOCKED) { /* also below a directory that is made now, where nothing is to be checked */
-                pv_result_conflict(b->e->result, c->root, c->path, c->why);
+                pv_apply_result_add(b->e->result, c->root, c->path, c->why);
                 b->e->result->n_blocked++;
                 return 0;
         }

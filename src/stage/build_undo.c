@@ -47,7 +47,7 @@ static struct pv_meta *turn_meta(const struct pv_meta *m)
 
 static void conflict(struct inverse *v, const struct pv_item *it, const char *why)
 {
-        pv_result_conflict(v->e->result, it->root, it->path, why);
+        pv_apply_result_add(v->e->result, it->root, it->path, why);
 }
 
 /* The target must hold what was published, and nothing where something was removed. */
@@ -190,7 +190,7 @@ static void check_trees(struct pv_engine *e)
                     pv_place_target(e, it, &at) < 0)
                         continue;
                 if (!pv_tree_is_exact(e, i, &at, &culprit, &why))
-                        pv_result_conflict(e->result, it->root, e->plan->item[culprit].path, why);
+                        pv_apply_result_add(e->result, it->root, e->plan->item[culprit].path, why);
         }
 }
 

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include "base/fd.h"
 #include "base/path.h"
+#include "stage/apply.h"
 #include "stage/fixture.h"
 
 struct clash {
@@ -165,6 +166,28 @@ static void test_damaged_preimages_doubt_what_they_lack(void **state)
         fixture_free(f);
 }
 
+/* Among so many a search of all for each new one would outlast the test's time. */
+static void test_each_path_is_listed_once_among_many(void **state)
+{
+        enum { MANY = 300000 };
+        struct pv_apply_result r = { 0 };
+        char path[32];
+        for (int turn = 0; turn < 2; turn++)
+                for (int i = 0; i < MANY; i++) {
+                        (void)snprintf(path, sizeof path, "directory/%d", i);
+                        pv_apply_result_add(&r, 0, path, turn ? "later" : "first");
+                }
+        pv_apply_result_add(&r, 1, path, "of another root");
+        assert_int_equal(r.n_conflicts, MANY + 1);
+        assert_string_equal(r.conflicts[0].path, "directory/0");
+        assert_string_equal(r.conflicts[MANY - 1].path, path);
+        assert_string_equal(r.conflicts[MANY - 1].why, "first");
+        assert_string_equal(r.conflicts[MANY].why, "of another root");
+        pv_apply_result_fini(&r);
+        assert_null(r.conflicts);
+        pv_apply_result_add(NULL, 0, "nobody", "wants to know");
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -174,6 +197,7 @@ int main(void)
                 cmocka_unit_test(test_after_a_crash_of_the_machine_all_is_suspect),
                 cmocka_unit_test(test_a_restart_after_the_seal_is_none),
                 cmocka_unit_test(test_damaged_preimages_doubt_what_they_lack),
+                cmocka_unit_test(test_each_path_is_listed_once_among_many),
         };
         return fixture_main("conflict", tests, sizeof tests / sizeof *tests);
 }

@@ -3,7 +3,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <search.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -132,15 +134,30 @@ int pv_place_counterpart(struct pv_engine *e, const struct pv_item *it, struct p
         return -1;
 }
 
-void pv_result_conflict(struct pv_apply_result *r, unsigned root, const char *path, const char *why)
+struct listed {
+        unsigned root;
+        const char *path;
+};
+
+static int order_listed(const void *a, const void *b)
 {
-        if (!r)
+        const struct listed *x = a, *y = b;
+        return x->root != y->root ? (x->root > y->root) - (x->root < y->root) : strcmp(x->path, y->path);
+}
+
+void pv_apply_result_add(struct pv_apply_result *r, unsigned root, const char *path, const char *why)
+{
+        const struct listed wanted = { .root = root, .path = path };
+        if (!r || tfind(&wanted, &r->listed, order_listed))
                 return;
-        for (size_t i = 0; i < r->n_conflicts; i++)
-                if (r->conflicts[i].root == root && pv_streq(r->conflicts[i].path, path))
-                        return;
-        r->conflicts = pv_realloc(r->conflicts, r->n_conflicts + 1, sizeof *r->conflicts);
-        r->conflicts[r->n_conflicts++] = (struct pv_conflict){ .root = root, .path = pv_strdup(path), .why = why };
+        struct pv_conflict c = { .root = root, .path = pv_strdup(path), .why = why };
+        struct listed *l = pv_calloc(1, sizeof *l);
+        *l = (struct listed){ .root = root, .path = c.path };
+        if (!tsearch(l, &r->listed, order_listed))
+                abort(); /* out of memory, as in the other small allocations */
+        if (r->n_conflicts == r->cap)
+                r->conflicts = pv_realloc(r->conflicts, r->cap = r->cap ? 2 * r->cap : 16, sizeof *r->conflicts);
+        r->conflicts[r->n_conflicts++] = c;
 }
 
 void pv_apply_result_fini(struct pv_apply_result *r)
@@ -148,6 +165,7 @@ void pv_apply_result_fini(struct pv_apply_result *r)
         for (size_t i = 0; i < r->n_conflicts; i++)
                 free(r->conflicts[i].path);
         free(r->conflicts);
+        tdestroy(r->listed, free);
         *r = (struct pv_apply_result){ 0 };
 }
 

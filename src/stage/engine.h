@@ -103,8 +103,6 @@ int pv_access_restore(struct pv_engine *e, enum pv_access_when when, struct pv_e
 int pv_meta_publish(struct pv_engine *e, const struct pv_item *it, const char **conflict, struct pv_err *err);
 int pv_meta_rollback(struct pv_engine *e, struct pv_item *it, struct pv_err *err);
 
-void pv_result_conflict(struct pv_apply_result *r, unsigned root, const char *path, const char *why);
-
 /*
  * Before anything is published: the originals that no rename brings into the backup, since it lies on another file
  * system, are copied there. What came out is checked as ever, so a copy of what the host wrote meanwhile is of no harm.

@@ -96,7 +96,7 @@ int pv_meta_rollback(struct pv_engine *e, struct pv_item *it, struct pv_err *err
                 return -1;
         if (!ours) {
                 it->state = PV_ITEM_KEPT;
-                pv_result_conflict(e->result, it->root, it->path, "changed on the host while it was taken back");
+                pv_apply_result_add(e->result, it->root, it->path, "changed on the host while it was taken back");
                 return 0;
         }
         it->state = PV_ITEM_PENDING;

@@ -12,7 +12,7 @@
 /* What one step found; the batch goes on after PUBLISHED alone. */
 static enum pv_publish_outcome conflict(struct pv_engine *e, const struct pv_item *it, const char *why)
 {
-        pv_result_conflict(e->result, it->root, it->path, why);
+        pv_apply_result_add(e->result, it->root, it->path, why);
         return PV_PUBLISH_CONFLICT;
 }
 

@@ -15,7 +15,7 @@
 static int keep(struct pv_engine *e, struct pv_item *it)
 {
         it->state = PV_ITEM_KEPT;
-        pv_result_conflict(e->result, it->root, it->path, HOST_WINS);
+        pv_apply_result_add(e->result, it->root, it->path, HOST_WINS);
         return 0;
 }
 
