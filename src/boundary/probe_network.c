@@ -14,10 +14,11 @@
 #include "base/fd.h"
 
 /*
- * Loopback answers within the call. Should it ever not (the answer left to a kernel thread of a busy machine), this is
- * how long a probe stands, in milliseconds, before it is counted as one that nobody refused.
+ * Loopback answers within the call, unless the answer is left to a kernel thread, which a busy machine may keep waiting
+ * for a while. That long, in milliseconds, a probe stands before it is counted as one that nobody refused: a run that is
+ * refused by mistake costs more than the seconds of one that is refused rightly.
  */
-#define GRACE 20
+#define GRACE 3000
 
 static int connect_loopback(int family, int type, uint16_t port, int *fd)
 {
