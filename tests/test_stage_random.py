@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from conftest import SLOWNESS
-from lib import random_script, tree
+from lib import filesystems, random_script, tree
 
 SCRIPT = Path(random_script.__file__).read_text()
 CLONE_NEWUSER = 0x10000000
@@ -199,15 +199,6 @@ def test_on_the_second_kernel_it_is_the_same(temporary, pvisor, kept):
     check_all(range(400, 404), temporary, pvisor, kept, check_whole)
 
 
-def takes_attributes(where):
-    try:
-        os.setxattr(where, "user.test", b"")
-        os.removexattr(where, "user.test")
-    except OSError:
-        return False
-    return True
-
-
 def refuses_attributes(store, where, pvisor):
     """No stage lies on such a file system, and what is applied to it keeps all that was staged or changes nothing."""
     where.mkdir()
@@ -230,7 +221,7 @@ def test_on_every_file_system_it_is_the_same(store, filesystem, environment, pvi
     """With the store elsewhere nothing can be exchanged: all is copied."""
     if store == "beside it":
         environment["PVISOR_HOME"] = str(filesystem / "store")
-    if not takes_attributes(filesystem):  # tmpfs before Linux 6.6
+    if not filesystems.takes_attributes(filesystem):  # tmpfs before Linux 6.6
         refuses_attributes(store, filesystem / "project", pvisor)
         return
     check_all(some(1, range(500, 510)), filesystem, pvisor, kept, check_whole)

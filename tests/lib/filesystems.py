@@ -51,6 +51,16 @@ def _run(command):
         raise OSError(f"{' '.join(command)}: {done.stderr.strip()}")
 
 
+def takes_attributes(directory):
+    """Attributes of users: tmpfs has them since Linux 6.6."""
+    try:
+        os.setxattr(directory, "user.test", b"")
+        os.removexattr(directory, "user.test")
+    except OSError:
+        return False
+    return True
+
+
 def unmount(directory):
     """At once if it can be; what still holds it does not keep it in sight."""
     subprocess.run(["umount", "--lazy", directory], check=False, capture_output=True)
