@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -148,6 +149,26 @@ def test_many_connections_shut_nobody_out(background, pvisor, workspace):
     for s in silent:
         s.close()
     assert job.ask({"verb": "state"})["ok"]
+
+
+def test_a_supervisor_without_descriptors_waits_and_then_answers(background):
+    job = background("--safe", "--", "sleep", "600")
+    supervisor = job.ask({"verb": "state"})["supervisor_pid"]
+    limits = resource.prlimit(supervisor, resource.RLIMIT_NOFILE)
+    open_ones = {int(fd) for fd in os.listdir(f"/proc/{supervisor}/fd")}
+    free = next(fd for fd in range(1 << 20) if fd not in open_ones)
+    resource.prlimit(supervisor, resource.RLIMIT_NOFILE, (free, limits[1]))
+    spent = lambda: sum(map(int, Path(f"/proc/{supervisor}/stat").read_text().rsplit(")", 1)[1].split()[11:13]))
+    with job.connect() as s:
+        s.send(b'{"verb": "state"}')
+        s.settimeout(1)
+        before = spent()
+        with pytest.raises(TimeoutError):
+            s.recv(9999)
+        assert spent() - before < os.sysconf("SC_CLK_TCK") / 10  # it does not ask again and again
+        resource.prlimit(supervisor, resource.RLIMIT_NOFILE, limits)
+        s.settimeout(60)
+        assert json.loads(s.recv(9999))["state"] == "running"
 
 
 def test_one_that_does_not_read_is_let_go(background):

@@ -20,7 +20,8 @@
  *
  * Bounds: a packet's bytes and descriptors, and the number of connections. With all places taken the oldest connection
  * that never asked for anything gives way; were all of them kept by verbs, the new one is told so. An answer that does
- * not fit into the socket's buffer ends its connection: no client can hold the job.
+ * not fit into the socket's buffer ends its connection: no client can hold the job. Who cannot be taken for want of
+ * descriptors stays in the backlog, and the listener rests for a moment: asked again at once it would be ready again.
  *
  * Failure: a supervisor that is killed leaves the socket's name behind, where connect(2) is refused; connections end
  * with it. Clients take both for "does not run any more".
@@ -32,12 +33,16 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/timerfd.h>
 #include <sys/un.h>
 #include "base/container.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/syscall.h"
 #include "job/control_packet.h"
+
+/* How long the listener rests, in nanoseconds. */
+#define REST_NS 100000000L
 
 struct pv_control_connection {
         struct pv_boundary_watch watch;
@@ -50,7 +55,7 @@ struct pv_control_connection {
 };
 
 struct pv_control {
-        struct pv_boundary_watch listener;
+        struct pv_boundary_watch listener, rest; /* a timer, made before descriptors are scarce */
         int job_dir;
         struct pv_control_job job; /* job.boundary is NULL until it is served */
         struct pv_control_connection *connections[PV_CONTROL_CONNECTIONS_MAX];
@@ -257,13 +262,26 @@ static void take_connection(struct pv_control *s, int fd)
         *place = c;
 }
 
+static void rest_over(struct pv_boundary_watch *w, short revents)
+{
+        struct pv_control *s = PV_CONTAINER_OF(w, struct pv_control, rest);
+        uint64_t times;
+        (void)revents;
+        (void)!read(w->fd, &times, sizeof times);
+        s->listener.events = POLLIN;
+}
+
 static void listener_ready(struct pv_boundary_watch *w, short revents)
 {
+        static const struct itimerspec once = { .it_value = { .tv_nsec = REST_NS } };
         struct pv_control *s = PV_CONTAINER_OF(w, struct pv_control, listener);
         int fd = accept4(w->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         (void)revents;
         if (fd >= 0)
                 take_connection(s, fd);
+        else if ((errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) &&
+                 timerfd_settime(s->rest.fd, 0, &once, NULL) == 0)
+                w->events = 0;
 }
 
 /*
@@ -289,10 +307,14 @@ static int listen_at(int job_dir, struct pv_err *err)
 
 int pv_control_open(int job_dir, struct pv_control **out, struct pv_err *err)
 {
+        pv_auto_fd timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+        if (timer < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "control socket");
         int fd = listen_at(job_dir, err);
         if (fd < 0)
                 return -1;
         struct pv_control *s = pv_calloc(1, sizeof *s);
+        s->rest = (struct pv_boundary_watch){ .fd = pv_fd_steal(&timer), .events = POLLIN, .ready = rest_over };
         s->listener = (struct pv_boundary_watch){ .fd = fd, .events = POLLIN, .ready = listener_ready };
         s->job_dir = job_dir;
         *out = s;
@@ -302,8 +324,10 @@ int pv_control_open(int job_dir, struct pv_control **out, struct pv_err *err)
 int pv_control_serve(struct pv_control *s, const struct pv_control_job *job, struct pv_err *err)
 {
         s->job = *job;
-        if (pv_boundary_watch_add(job->boundary, &s->listener) == 0)
+        if (pv_boundary_watch_add(job->boundary, &s->listener) == 0 &&
+            pv_boundary_watch_add(job->boundary, &s->rest) == 0)
                 return 0;
+        pv_boundary_watch_remove(job->boundary, &s->listener);
         s->job.boundary = NULL;
         return pv_err_set(err, PV_ERR_BUSY, 0, "control socket: too much is watched already");
 }
@@ -316,8 +340,11 @@ void pv_control_close(struct pv_control *s)
         for (size_t i = 0; i < PV_CONTROL_CONNECTIONS_MAX; i++)
                 if (s->connections[i])
                         connection_free(s->connections[i]);
-        if (s->job.boundary)
+        if (s->job.boundary) {
                 pv_boundary_watch_remove(s->job.boundary, &s->listener);
+                pv_boundary_watch_remove(s->job.boundary, &s->rest);
+        }
         pv_fd_closep(&s->listener.fd);
+        pv_fd_closep(&s->rest.fd);
         free(s);
 }
