@@ -41,7 +41,8 @@ static int load(const char *name, struct pv_profile **out, struct pv_err *err)
         pv_auto_free char *path = pv_profile_find(&places, name);
         if (path)
                 return pv_profile_load(path, name, out, err);
-        return pv_profile_missing(&places, "login", name, err);
+        (void)pv_profile_missing(&places, "login", name, err);
+        return -1;
 }
 
 /* The command that was given, or the profile's. */
