@@ -226,6 +226,20 @@ def test_kill_escalates(pvisor, workspace, listed, background, marker, wait_star
     assert job["state"] in ("ended", "lost")
 
 
+def test_a_long_grace_is_kept(pvisor, workspace, listed, background, environment, marker, wait_started):
+    background(["run", "--stage", "--", "sh", "-c", "trap 'sleep 1; echo 2 > last; exit 0' TERM; echo 1 > made; "
+                f"while :; do sleep 0.1; done; : {marker}"], workspace)
+    wait_started()
+    processes.wait_for(marker)
+    pvisor("kill", "--grace", "4294967297ms", cwd=workspace)  # 1 ms, were its upper half lost
+    (job,) = listed(workspace)
+    assert job["changes"] == 2
+    sent = [e["signal"] for e in jobs.events(jobs.job_dir(environment, job["id"])) if e["event"] == "kill"]
+    assert sent == ["TERM"]
+    result = pvisor("kill", "--grace", "36501d", cwd=workspace, code=2)
+    assert "--grace: '36501d' is longer than 36500d" in result.err
+
+
 def test_kill_of_an_ended_job_fails(pvisor, workspace):
     pvisor("run", "--stage", "--", "true", cwd=workspace)
     assert "does not run" in pvisor("kill", cwd=workspace, code=1).err

@@ -297,8 +297,14 @@ int pv_parse_duration(const char *text, uint64_t *ms, struct pv_err *err)
         static const struct unit units[] = {
                 { "", 1000 }, { "ms", 1 }, { "s", 1000 }, { "m", 60000 }, { "h", 3600000 }, { "d", 86400000 },
         };
-        return parse_with_units(text, units, sizeof units / sizeof *units, "duration (such as 500ms, 30s or 5m)", ms,
-                                err);
+        uint64_t n = 0;
+        if (parse_with_units(text, units, sizeof units / sizeof *units, "duration (such as 500ms, 30s or 5m)", &n,
+                             err) < 0)
+                return -1;
+        if (n > PV_DURATION_MAX_MS)
+                return pv_err_set(err, PV_ERR_USAGE, 0, "'%s' is longer than 36500d", text);
+        *ms = n;
+        return 0;
 }
 
 void pv_str_put_size(struct pv_str *b, uint64_t bytes)

@@ -63,8 +63,10 @@ bool pv_strv_has(const struct pv_strv *v, const char *s);
 
 /*
  * Sizes ("64KiB", "5GiB", "4GB", "512", also "2m") to bytes and durations ("500ms", "30s", "5m", "1h", bare = seconds)
- * to milliseconds. PV_ERR_USAGE names the text that is wrong.
+ * to milliseconds, at most PV_DURATION_MAX_MS: added to a clock's time it is one. PV_ERR_USAGE names the text that is
+ * wrong.
  */
+#define PV_DURATION_MAX_MS (UINT64_C(36500) * 24 * 3600 * 1000)
 int pv_parse_size(const char *text, uint64_t *bytes, struct pv_err *err);
 int pv_parse_duration(const char *text, uint64_t *ms, struct pv_err *err);
 /* "1.5 MiB", "12 B" into b. */

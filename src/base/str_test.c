@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/test.h"
+
+#include <string.h>
 #include "base/str.h"
 
 static void assert_safe(const char *in, const char *want)
@@ -50,6 +52,11 @@ static void sizes_and_durations(void **state)
         assert_int_equal(v, 2000);
         assert_int_equal(pv_parse_duration("5m", &v, &e), 0);
         assert_int_equal(v, 300000);
+        assert_int_equal(pv_parse_duration("36500d", &v, &e), 0);
+        assert_int_equal(v, PV_DURATION_MAX_MS);
+        assert_int_equal(pv_parse_duration("36501d", &v, &e), -1);
+        assert_int_equal(v, PV_DURATION_MAX_MS);
+        assert_non_null(strstr(e.msg, "longer than 36500d"));
 }
 
 static void vectors_own_their_strings(void **state)

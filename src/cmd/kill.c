@@ -10,6 +10,8 @@
 #define DEFAULT_GRACE_MS 10000
 /* After SIGKILL only the kernel's own work is left. */
 #define KILL_MS 10000
+/* What one poll(2) waits for at most: its time is an int. */
+#define POLL_MAX_MS 3600000
 
 struct kill_options {
         uint64_t grace;
@@ -30,11 +32,12 @@ static bool wait_for_end(int pidfd, uint64_t ms)
         uint64_t deadline = pv_clock_monotonic_ms() + ms;
         for (;;) {
                 uint64_t now = pv_clock_monotonic_ms();
+                uint64_t left = now < deadline ? deadline - now : 0;
                 struct pollfd p = { .fd = pidfd, .events = POLLIN };
-                int r = poll(&p, 1, now < deadline ? (int)(deadline - now) : 0);
+                int r = poll(&p, 1, left < POLL_MAX_MS ? (int)left : POLL_MAX_MS);
                 if (r > 0)
                         return true;
-                if (r == 0 || errno != EINTR)
+                if ((r == 0 && left == 0) || (r < 0 && errno != EINTR))
                         return false;
         }
 }
