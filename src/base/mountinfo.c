@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/mountinfo.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,6 +58,11 @@ static int parse_line(char *line, struct pv_mount_entry *out)
         if (!tail)
                 return -1;
         char *super = strrchr(tail, ' ');
+        char *end = NULL;
+        errno = 0;
+        out->parent = strtoull(field[1], &end, 10);
+        if (end == field[1] || *end || errno)
+                return -1;
         bool read_only = has_option(field[5], "ro") || (super && has_option(super + 1, "ro"));
         tail = strchr(tail, '-') + 1;
         tail += strspn(tail, " ");

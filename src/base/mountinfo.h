@@ -5,12 +5,14 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include "base/err.h"
 
 struct pv_mount_entry {
-        char *point;    /* unescaped, seen from this process's root */
-        char *type;     /* of the file system: "ext4" */
-        bool read_only; /* the mount's own flag, or its file system's */
+        uint64_t parent; /* id of the mount that it is mounted on: stx_mnt_id of statx(2) */
+        char *point;     /* unescaped, seen from this process's root */
+        char *type;      /* of the file system: "ext4" */
+        bool read_only;  /* the mount's own flag, or its file system's */
 };
 
 struct pv_mountinfo {

@@ -15,6 +15,8 @@ static void mountinfo_is_unescaped(void **state)
         assert_int_equal(pv_mountinfo_parse(text, &m, &err), 0);
         assert_int_equal(m.n, 4);
         assert_string_equal(m.v[1].point, "/a b\nc\\d");
+        assert_int_equal(m.v[0].parent, 0);
+        assert_int_equal(m.v[3].parent, 1);
         assert_false(m.v[0].read_only);
         assert_true(m.v[1].read_only);
         assert_false(m.v[2].read_only);
@@ -26,7 +28,12 @@ static void mountinfo_is_unescaped(void **state)
 
 static void mountinfo_refuses_garbage(void **state)
 {
-        static const char *const bad[] = { "x\n", "1 2 3 4 5 6\n", "1 0 8:1 / / rw shared:1 ext4 a b\n", "\n\n" };
+        static const char *const bad[] = { "x\n",
+                                           "1 2 3 4 5 6\n",
+                                           "1 0 8:1 / / rw shared:1 ext4 a b\n",
+                                           "1 x 8:1 / / rw - ext4 a b\n",
+                                           "1  8:1 / / rw - ext4 a b\n",
+                                           "\n\n" };
         for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
                 struct pv_err err = PV_ERR_INIT;
                 pv_auto_mountinfo m = { 0 };

@@ -13,13 +13,13 @@
 #include <sys/statfs.h>
 #include <sys/xattr.h>
 #include "base/fd.h"
+#include "base/mountinfo.h"
 #include "stage/baseline.h"
 #include "stage/change.h"
 #include "stage/layers.h"
 #include "stage/run_batch.h"
 #include "stage/state.h"
 
-#define MOUNTINFO_MAX ((size_t)16 * 1024 * 1024)
 /* Entries of the root that are looked at for owners that no id stands for in the sandbox. */
 #define ENTRIES_MAX 512
 /* What a file system whose clock cannot be read may be behind: the longest tick in use. */
@@ -155,65 +155,24 @@ static int check_entries(const struct pv_stage_root *r, struct pv_err *err)
         return 0;
 }
 
-/* Undoes mountinfo's \ooo in place (proc_pid_mountinfo(5)). */
-static void unescape(char *s)
-{
-        char *out = s;
-        for (; *s; s++) {
-                if (s[0] == '\\' && s[1] >= '0' && s[1] <= '3' && s[2] && s[3]) {
-                        *out++ = (char)((s[1] - '0') << 6 | (s[2] - '0') << 3 | (s[3] - '0'));
-                        s += 3;
-                } else {
-                        *out++ = *s;
-                }
-        }
-        *out = '\0';
-}
-
-/* "ID PARENT MAJOR:MINOR ROOT MOUNTPOINT ...": cuts the fields out of the line. False when it is not one. */
-static bool parse_mount(char *line, unsigned long *parent, char **point)
-{
-        char *field[5], *next = line;
-        for (size_t i = 0; i < 5; i++) {
-                field[i] = strsep(&next, " ");
-                if (!field[i] || !next)
-                        return false;
-        }
-        char *end = NULL;
-        *parent = strtoul(field[1], &end, 10);
-        unescape(field[4]);
-        *point = field[4];
-        return *end == '\0';
-}
-
 /* Calls found() for each mount that shows below root i. */
 static int each_submount(const struct pv_stage *s, size_t i,
                          int (*found)(void *ctx, const char *point, struct pv_err *err), void *ctx, struct pv_err *err)
 {
         const struct pv_stage_root *r = &s->roots[i];
-        pv_auto_free char *mounts = NULL;
-        size_t len = 0;
-        pv_auto_fd fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
-        if (fd < 0)
-                return pv_err_set(err, PV_ERR_SYS, errno, "open /proc/self/mountinfo");
-        if (pv_fd_read_all(fd, MOUNTINFO_MAX, "/proc/self/mountinfo", &mounts, &len, err) < 0)
+        pv_auto_mountinfo mounts = { 0 };
+        if (pv_mountinfo_read(&mounts, err) < 0)
                 return -1;
-        char *rest = mounts;
-        for (char *line; (line = strsep(&rest, "\n"));) {
-                unsigned long parent = 0;
-                char *point = NULL;
+        for (size_t k = 0; k < mounts.n; k++) {
+                const struct pv_mount_entry *m = &mounts.v[k];
                 struct statx sx = { 0 };
-                if (!*line)
-                        continue;
-                if (!parse_mount(line, &parent, &point))
-                        return pv_err_set(err, PV_ERR_INPUT, 0, "cannot read /proc/self/mountinfo");
-                if (pv_streq(point, r->root.target) || !pv_path_is_within(point, r->root.target))
+                if (pv_streq(m->point, r->root.target) || !pv_path_is_within(m->point, r->root.target))
                         continue;
                 /* Below another mount that hides it, it is of no concern. */
                 if (statx(r->target.fd, "", AT_EMPTY_PATH, STATX_MNT_ID, &sx) == 0 && sx.stx_mask & STATX_MNT_ID &&
-                    sx.stx_mnt_id != parent)
+                    sx.stx_mnt_id != m->parent)
                         continue;
-                if (found(ctx, point, err) < 0)
+                if (found(ctx, m->point, err) < 0)
                         return -1;
         }
         return 0;
