@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <sys/xattr.h>
 #include "base/fd.h"
+#include "base/pass_fd.h"
 #include "base/str.h"
 
 /* XATTR_SIZE_MAX of linux/limits.h; the names that are asked for are short. */
@@ -39,25 +40,14 @@ bool pv_outer_ids_has(const char *attr)
                                 pv_streq(attr, "system.posix_acl_default") || pv_streq(attr, "security.capability"));
 }
 
-union control {
-        struct cmsghdr head;
-        char room[CMSG_SPACE(sizeof(int))];
-};
-
 /* One packet: a head, a value, and, on the way out, the file that is meant. */
 static int send_packet(int to, const void *head, size_t head_size, const void *value, size_t size, int fd)
 {
         struct iovec part[] = { { .iov_base = (void *)(uintptr_t)head, .iov_len = head_size },
                                 { .iov_base = (void *)(uintptr_t)value, .iov_len = size } };
-        union control c = {
-                .head = { .cmsg_len = CMSG_LEN(sizeof fd), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS }
-        };
-        memcpy(CMSG_DATA(&c.head), &fd, sizeof fd);
+        union pv_pass_room along;
         struct msghdr m = { .msg_iov = part, .msg_iovlen = size ? 2 : 1 };
-        if (fd >= 0) {
-                m.msg_control = &c;
-                m.msg_controllen = sizeof c;
-        }
+        pv_pass_fds(&m, &along, &fd, fd >= 0);
         ssize_t n;
         do
                 n = sendmsg(to, &m, MSG_NOSIGNAL);
@@ -69,18 +59,16 @@ static int send_packet(int to, const void *head, size_t head_size, const void *v
 static ssize_t receive_packet(int from, void *head, size_t head_size, void *value, size_t room, int *fd)
 {
         struct iovec part[] = { { .iov_base = head, .iov_len = head_size }, { .iov_base = value, .iov_len = room } };
-        union control c = { .room = { 0 } };
+        union pv_pass_room along;
         struct msghdr m = { .msg_iov = part, .msg_iovlen = 2 };
-        if (fd) {
-                m.msg_control = &c;
-                m.msg_controllen = sizeof c;
-        }
+        if (fd)
+                pv_pass_accept(&m, &along, 1);
         ssize_t n;
         do
                 n = recvmsg(from, &m, MSG_CMSG_CLOEXEC);
         while (n < 0 && errno == EINTR);
-        if (fd && n >= 0 && m.msg_controllen >= CMSG_LEN(sizeof *fd) && c.head.cmsg_type == SCM_RIGHTS)
-                memcpy(fd, CMSG_DATA(&c.head), sizeof *fd);
+        if (fd && n >= 0)
+                (void)pv_pass_take(&m, fd, 1);
         if (n < 0)
                 return -1;
         errno = EPIPE;

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include "base/fuse_channel.h"
+#include "base/pass_fd.h"
 #include "base/str.h"
 
 #define DEVICE "/dev/fuse"
@@ -65,23 +66,13 @@ static int hand_over(const struct pv_fusemount *m, int device, struct pv_err *er
 {
         struct pv_fuse_hello hello = { .version = PV_FUSE_VERSION };
         int fds[2] = { device, m->mask.fd };
-        size_t size = (m->mask.fd >= 0 ? 2 : 1) * sizeof(int);
-        union {
-                struct cmsghdr align;
-                char bytes[CMSG_SPACE(sizeof fds)];
-        } control = { 0 };
+        union pv_pass_room room;
         static_assert(sizeof hello.uids == sizeof m->ids->uid && sizeof hello.gids == sizeof m->ids->gid, "same text");
         memcpy(hello.uids, m->ids->uid, sizeof hello.uids);
         memcpy(hello.gids, m->ids->gid, sizeof hello.gids);
         struct iovec io = { .iov_base = &hello, .iov_len = sizeof hello };
-        struct msghdr msg = {
-                .msg_iov = &io, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = CMSG_SPACE(size)
-        };
-        struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
-        c->cmsg_level = SOL_SOCKET;
-        c->cmsg_type = SCM_RIGHTS;
-        c->cmsg_len = CMSG_LEN(size);
-        memcpy(CMSG_DATA(c), fds, size);
+        struct msghdr msg = { .msg_iov = &io, .msg_iovlen = 1 };
+        pv_pass_fds(&msg, &room, fds, m->mask.fd >= 0 ? 2 : 1);
         if (sendmsg(m->channel, &msg, MSG_NOSIGNAL) < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "the FUSE server is gone");
         return 0;

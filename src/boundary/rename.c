@@ -39,12 +39,12 @@
 #include <linux/seccomp.h>
 #include <poll.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include "base/fd.h"
+#include "base/pass_fd.h"
 #include "base/syscall.h"
 #include "boundary/rename_helper.h"
 
@@ -93,20 +93,10 @@ void pv_rename_fini(struct pv_rename *r)
 static int send_fd(int channel, int fd)
 {
         char byte = 0;
-        union {
-                struct cmsghdr head;
-                char space[CMSG_SPACE(sizeof(int))];
-        } control = { 0 };
+        union pv_pass_room room;
         struct iovec data = { .iov_base = &byte, .iov_len = 1 };
-        struct msghdr m = {
-                .msg_iov = &data, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control
-        };
-        struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-
-        c->cmsg_level = SOL_SOCKET;
-        c->cmsg_type = SCM_RIGHTS;
-        c->cmsg_len = CMSG_LEN(sizeof fd);
-        memcpy(CMSG_DATA(c), &fd, sizeof fd);
+        struct msghdr m = { .msg_iov = &data, .msg_iovlen = 1 };
+        pv_pass_fds(&m, &room, &fd, 1);
         return sendmsg(channel, &m, MSG_NOSIGNAL) == 1 ? 0 : -1;
 }
 
@@ -115,20 +105,12 @@ static int receive_fd(int channel, int flags)
 {
         char byte;
         int fd = -1;
-        union {
-                struct cmsghdr head;
-                char space[CMSG_SPACE(sizeof(int))];
-        } control;
+        union pv_pass_room room;
         struct iovec data = { .iov_base = &byte, .iov_len = 1 };
-        struct msghdr m = {
-                .msg_iov = &data, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control
-        };
-
-        if (recvmsg(channel, &m, MSG_CMSG_CLOEXEC | flags) != 1)
-                return -1;
-        struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-        if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof fd))
-                memcpy(&fd, CMSG_DATA(c), sizeof fd);
+        struct msghdr m = { .msg_iov = &data, .msg_iovlen = 1 };
+        pv_pass_accept(&m, &room, 1);
+        if (recvmsg(channel, &m, MSG_CMSG_CLOEXEC | flags) == 1)
+                (void)pv_pass_take(&m, &fd, 1);
         return fd;
 }
 

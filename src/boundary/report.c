@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "boundary/report.h"
 
+#include <assert.h>
 #include <string.h>
 #include <sys/socket.h>
 #include "base/fd.h"
+#include "base/pass_fd.h"
 #include "base/str.h"
 #include "boundary/boundary.h"
 
@@ -21,20 +23,9 @@ struct head {
 static void send_parts(int fd, struct head head, const void *body, size_t len, int pass)
 {
         struct iovec iov[2] = { { &head, sizeof head }, { (void *)body, len } };
-        union {
-                struct cmsghdr align;
-                char buf[CMSG_SPACE(sizeof(int))];
-        } anc = { 0 };
+        union pv_pass_room room;
         struct msghdr msg = { .msg_iov = iov, .msg_iovlen = body ? 2 : 1 };
-        if (pass >= 0) {
-                msg.msg_control = anc.buf;
-                msg.msg_controllen = sizeof anc.buf;
-                struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
-                c->cmsg_level = SOL_SOCKET;
-                c->cmsg_type = SCM_RIGHTS;
-                c->cmsg_len = CMSG_LEN(sizeof pass);
-                memcpy(CMSG_DATA(c), &pass, sizeof pass);
-        }
+        pv_pass_fds(&msg, &room, &pass, pass >= 0);
         while (sendmsg(fd, &msg, MSG_NOSIGNAL) < 0 && errno == EINTR)
                 ;
 }
@@ -78,33 +69,19 @@ union body {
         struct pv_err failure;
 };
 
-static int passed_fd(struct msghdr *msg)
-{
-        int fd = -1;
-        struct cmsghdr *c = CMSG_FIRSTHDR(msg);
-        if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof fd))
-                memcpy(&fd, CMSG_DATA(c), sizeof fd);
-        return fd;
-}
-
 /* 1: a message; 0: the end; -1: error. */
 static ssize_t receive(int fd, struct head *head, union body *body, int flags, int *passed)
 {
         struct iovec iov[2] = { { head, sizeof *head }, { body, sizeof *body } };
-        union {
-                struct cmsghdr align;
-                char buf[CMSG_SPACE(sizeof(int))];
-        } anc;
-        struct msghdr msg = {
-                .msg_iov = iov,
-                .msg_iovlen = 2,
-                .msg_control = anc.buf,
-                .msg_controllen = sizeof anc.buf,
-        };
+        union pv_pass_room room;
+        struct msghdr msg = { .msg_iov = iov, .msg_iovlen = 2 };
         ssize_t n;
+        *passed = -1;
+        pv_pass_accept(&msg, &room, 1);
         while ((n = recvmsg(fd, &msg, flags | MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR)
                 ;
-        *passed = n > 0 ? passed_fd(&msg) : -1;
+        if (n > 0)
+                (void)pv_pass_take(&msg, passed, 1);
         return n;
 }
 
@@ -166,26 +143,15 @@ int pv_message_send(int fd, int kind, int value)
         return pv_message_send_about(fd, kind, 0, value);
 }
 
-union message_fds {
-        struct cmsghdr align;
-        char buf[CMSG_SPACE(sizeof(int) * PV_MESSAGE_FDS)];
-};
+static_assert(PV_MESSAGE_FDS <= PV_PASS_FDS, "room for them");
 
 int pv_message_send_fds(int fd, const struct pv_message *m, const int *fds, size_t n)
 {
-        union message_fds anc = { 0 };
+        union pv_pass_room room;
         struct iovec iov = { (void *)m, sizeof *m };
         struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
         ssize_t sent;
-        if (n > 0 && n <= PV_MESSAGE_FDS) {
-                msg.msg_control = anc.buf;
-                msg.msg_controllen = CMSG_SPACE(sizeof *fds * n);
-                struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
-                c->cmsg_level = SOL_SOCKET;
-                c->cmsg_type = SCM_RIGHTS;
-                c->cmsg_len = CMSG_LEN(sizeof *fds * n);
-                memcpy(CMSG_DATA(c), fds, sizeof *fds * n);
-        }
+        pv_pass_fds(&msg, &room, fds, n <= PV_MESSAGE_FDS ? n : 0);
         while ((sent = sendmsg(fd, &msg, MSG_NOSIGNAL)) < 0 && errno == EINTR)
                 ;
         return sent == sizeof *m ? 0 : -1;
@@ -194,21 +160,19 @@ int pv_message_send_fds(int fd, const struct pv_message *m, const int *fds, size
 int pv_message_receive_fds(int fd, struct pv_message *out, int *got, int flags)
 {
         struct pv_message m;
-        union message_fds anc;
+        union pv_pass_room room;
         struct iovec iov = { &m, sizeof m };
-        struct msghdr msg = {
-                .msg_iov = &iov, .msg_iovlen = 1, .msg_control = anc.buf, .msg_controllen = sizeof anc.buf
-        };
+        struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
         ssize_t n;
+        pv_pass_accept(&msg, &room, PV_MESSAGE_FDS);
         for (size_t i = 0; i < PV_MESSAGE_FDS; i++)
                 got[i] = -1;
         while ((n = recvmsg(fd, &msg, flags | MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR)
                 ;
         if (n == 0 || (n < 0 && errno == ECONNRESET))
                 return 0;
-        struct cmsghdr *c = n > 0 ? CMSG_FIRSTHDR(&msg) : NULL;
-        if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
-                memcpy(got, CMSG_DATA(c), c->cmsg_len - CMSG_LEN(0));
+        if (n > 0)
+                (void)pv_pass_take(&msg, got, PV_MESSAGE_FDS);
         if (n != sizeof m)
                 return -1;
         *out = m;

@@ -4,38 +4,28 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/fd.h"
+#include "base/pass_fd.h"
 #include "base/syscall.h"
 
 #define FD_KEEPER 3
 
 /* Two descriptors with one byte. */
-union packet {
-        struct cmsghdr align;
-        char bytes[CMSG_SPACE(2 * sizeof(int))];
-};
-
 static int receive(int fd, int pair[2])
 {
         char byte;
-        union packet control;
+        union pv_pass_room room;
         struct iovec io = { .iov_base = &byte, .iov_len = 1 };
-        struct msghdr m = {
-                .msg_iov = &io, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control
-        };
+        struct msghdr m = { .msg_iov = &io, .msg_iovlen = 1 };
         ssize_t n;
+        pv_pass_accept(&m, &room, 2);
         while ((n = recvmsg(fd, &m, MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR)
                 ;
-        const struct cmsghdr *c = n == 1 ? CMSG_FIRSTHDR(&m) : NULL;
-        if (!c || c->cmsg_type != SCM_RIGHTS || c->cmsg_len != CMSG_LEN(2 * sizeof(int)))
-                return -1;
-        memcpy(pair, CMSG_DATA(c), 2 * sizeof(int));
-        return 0;
+        return n == 1 && pv_pass_take(&m, pair, 2) == 2 ? 0 : -1;
 }
 
 static void serve(int fd)
@@ -82,16 +72,10 @@ int pv_fuse_keeper_copy_group(int keeper, int from, int to)
 {
         char byte = 0;
         int pair[2] = { from, to };
-        union packet control = { 0 };
+        union pv_pass_room room;
         struct iovec io = { .iov_base = &byte, .iov_len = 1 };
-        struct msghdr m = {
-                .msg_iov = &io, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control
-        };
-        struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-        c->cmsg_level = SOL_SOCKET;
-        c->cmsg_type = SCM_RIGHTS;
-        c->cmsg_len = CMSG_LEN(sizeof pair);
-        memcpy(CMSG_DATA(c), pair, sizeof pair);
+        struct msghdr m = { .msg_iov = &io, .msg_iovlen = 1 };
+        pv_pass_fds(&m, &room, pair, 2);
         if (sendmsg(keeper, &m, MSG_NOSIGNAL) != 1)
                 return -1;
         ssize_t n;

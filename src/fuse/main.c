@@ -41,13 +41,13 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include "base/fuse_channel.h"
 #include "base/own_files.h"
+#include "base/pass_fd.h"
 #include "base/syscall.h"
 #include "fuse/confine.h"
 #include "fuse/keeper.h"
@@ -175,24 +175,17 @@ static int settle(struct pv_err *err)
 static int receive(struct pv_fuse_fs *fs, int *fuse, struct pv_err *err)
 {
         struct pv_fuse_hello hello;
-        union {
-                struct cmsghdr align;
-                char bytes[CMSG_SPACE(2 * sizeof(int))];
-        } control;
+        union pv_pass_room room;
+        int fds[2] = { -1, -1 };
         struct iovec io = { .iov_base = &hello, .iov_len = sizeof hello };
-        struct msghdr m = {
-                .msg_iov = &io, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control
-        };
+        struct msghdr m = { .msg_iov = &io, .msg_iovlen = 1 };
+        pv_pass_accept(&m, &room, 2);
         ssize_t n = recvmsg(FD_CHANNEL, &m, MSG_CMSG_CLOEXEC);
-        const struct cmsghdr *c = n == (ssize_t)sizeof hello ? CMSG_FIRSTHDR(&m) : NULL;
         if (n == 0)
                 _exit(1);
-        if (!c || c->cmsg_type != SCM_RIGHTS || m.msg_flags & (MSG_CTRUNC | MSG_TRUNC) ||
+        if (n != (ssize_t)sizeof hello || pv_pass_take(&m, fds, 2) == 0 || m.msg_flags & (MSG_CTRUNC | MSG_TRUNC) ||
             hello.version != PV_FUSE_VERSION)
                 return pv_err_set(err, PV_ERR_SYS, n < 0 ? errno : EPROTO, "the sandbox's word");
-        int fds[2] = { -1, -1 };
-        size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-        memcpy(fds, CMSG_DATA(c), (count < 2 ? count : 2) * sizeof(int));
         hello.uids[sizeof hello.uids - 1] = hello.gids[sizeof hello.gids - 1] = '\0';
         if (pv_fuse_ids_parse(hello.uids, fs->uids, sizeof fs->uids / sizeof *fs->uids, &fs->n_uids) < 0 ||
             pv_fuse_ids_parse(hello.gids, fs->gids, sizeof fs->gids / sizeof *fs->gids, &fs->n_gids) < 0)

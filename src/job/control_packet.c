@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include "base/json.h"
+#include "base/pass_fd.h"
 
 void pv_control_packet_fini(struct pv_control_packet *p)
 {
@@ -14,25 +15,11 @@ void pv_control_packet_fini(struct pv_control_packet *p)
                 pv_fd_closep(&p->fds[i]);
 }
 
-union ancillary {
-        struct cmsghdr align;
-        char buf[CMSG_SPACE(sizeof(int) * PV_CONTROL_FDS_MAX)];
-};
-
-static void attach_fds(struct msghdr *m, union ancillary *anc, const int *fds, size_t n)
-{
-        m->msg_control = anc->buf;
-        m->msg_controllen = CMSG_SPACE(sizeof(int) * n);
-        struct cmsghdr *c = CMSG_FIRSTHDR(m);
-        c->cmsg_level = SOL_SOCKET;
-        c->cmsg_type = SCM_RIGHTS;
-        c->cmsg_len = CMSG_LEN(sizeof(int) * n);
-        memcpy(CMSG_DATA(c), fds, sizeof(int) * n);
-}
+static_assert(PV_CONTROL_FDS_MAX <= PV_PASS_FDS, "room for them");
 
 int pv_control_packet_send(int fd, const json_t *body, const int *fds, size_t n_fds, int flags, struct pv_err *err)
 {
-        union ancillary anc = { 0 };
+        union pv_pass_room room;
         pv_auto_free char *text = json_dumps(body, JSON_COMPACT);
         if (!text)
                 return pv_err_set(err, PV_ERR_SYS, ENOMEM, "control packet");
@@ -40,35 +27,22 @@ int pv_control_packet_send(int fd, const json_t *body, const int *fds, size_t n_
         struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
         if (iov.iov_len > PV_CONTROL_PACKET_MAX || n_fds > PV_CONTROL_FDS_MAX)
                 return pv_err_set(err, PV_ERR_USAGE, E2BIG, "control packet");
-        if (fds && n_fds)
-                attach_fds(&m, &anc, fds, n_fds);
+        pv_pass_fds(&m, &room, fds, fds ? n_fds : 0);
         while (sendmsg(fd, &m, flags | MSG_NOSIGNAL) < 0)
                 if (errno != EINTR)
                         return pv_err_set(err, PV_ERR_SYS, errno, "control packet");
         return 0;
 }
 
-/* More descriptors than there is room for were closed by the kernel, which says so (MSG_CTRUNC). */
-static void take_fds(struct msghdr *m, struct pv_control_packet *p)
-{
-        for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
-                if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-                        continue;
-                size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-                memcpy(p->fds, CMSG_DATA(c), (n < PV_CONTROL_FDS_MAX ? n : PV_CONTROL_FDS_MAX) * sizeof(int));
-        }
-}
-
 int pv_control_packet_receive(int fd, struct pv_control_packet *p, int flags, struct pv_err *err)
 {
-        union ancillary anc;
+        union pv_pass_room room;
         json_error_t why;
         ssize_t n;
         pv_auto_free char *text = pv_calloc(1, PV_CONTROL_PACKET_MAX);
         struct iovec iov = { text, PV_CONTROL_PACKET_MAX };
-        struct msghdr m = {
-                .msg_iov = &iov, .msg_iovlen = 1, .msg_control = anc.buf, .msg_controllen = sizeof anc.buf
-        };
+        struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
+        pv_pass_accept(&m, &room, PV_CONTROL_FDS_MAX);
         bool reset = false;
         while ((n = recvmsg(fd, &m, flags | MSG_CMSG_CLOEXEC)) < 0) {
                 if (errno == ECONNRESET && reset)
@@ -78,7 +52,7 @@ int pv_control_packet_receive(int fd, struct pv_control_packet *p, int flags, st
                 if (!reset && errno != EINTR)
                         return pv_err_set(err, PV_ERR_SYS, errno, "control socket");
         }
-        take_fds(&m, p);
+        (void)pv_pass_take(&m, p->fds, PV_CONTROL_FDS_MAX);
         if (n == 0)
                 return 0;
         if (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC))

@@ -11,6 +11,7 @@
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
+#include "base/pass_fd.h"
 #include "base/fd.h"
 
 /* The tables of the kernel: local is asked first (rule 0), ours stand between it and main (32766). */
@@ -302,25 +303,15 @@ void pv_netns_serve_sockets(int channel)
 {
         unsigned char family;
         while (recv(channel, &family, 1, 0) == 1) {
-                union {
-                        struct cmsghdr h;
-                        char room[CMSG_SPACE(sizeof(int))];
-                } control = { 0 };
+                union pv_pass_room room;
                 int answer = 0;
                 struct iovec data = { &answer, sizeof answer };
                 struct msghdr m = { .msg_iov = &data, .msg_iovlen = 1 };
                 pv_auto_fd fd =
                         socket(family == AF_INET6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-                if (fd < 0) {
+                if (fd < 0)
                         answer = errno;
-                } else {
-                        m.msg_control = &control;
-                        m.msg_controllen = sizeof control;
-                        control.h = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(int)),
-                                                      .cmsg_level = SOL_SOCKET,
-                                                      .cmsg_type = SCM_RIGHTS };
-                        memcpy(CMSG_DATA(&control.h), &fd, sizeof fd);
-                }
+                pv_pass_fds(&m, &room, &fd, fd >= 0);
                 if (sendmsg(channel, &m, MSG_NOSIGNAL) < 0)
                         return;
         }
@@ -328,26 +319,23 @@ void pv_netns_serve_sockets(int channel)
 
 int pv_netns_ask_socket(int channel, int family)
 {
-        union {
-                struct cmsghdr h;
-                char room[CMSG_SPACE(sizeof(int))];
-        } control = { 0 };
+        union pv_pass_room room;
         unsigned char request = (unsigned char)family;
-        int answer = EPIPE, fd = -1;
+        int answer = EPIPE;
+        pv_auto_fd fd = -1;
         struct iovec data = { &answer, sizeof answer };
-        struct msghdr m = {
-                .msg_iov = &data, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control
-        };
+        struct msghdr m = { .msg_iov = &data, .msg_iovlen = 1 };
+        pv_pass_accept(&m, &room, 1);
         if (send(channel, &request, 1, MSG_NOSIGNAL) != 1)
                 return -1;
         ssize_t n = recvmsg(channel, &m, MSG_CMSG_CLOEXEC);
         if (n < 0 && errno == EAGAIN)
                 (void)shutdown(channel, SHUT_RDWR); /* a late answer would be taken for the next one's */
-        if (n != (ssize_t)sizeof answer || answer != 0 || control.h.cmsg_type != SCM_RIGHTS ||
-            control.h.cmsg_len != CMSG_LEN(sizeof fd)) {
+        if (n > 0)
+                (void)pv_pass_take(&m, &fd, 1);
+        if (n != (ssize_t)sizeof answer || answer != 0 || fd < 0) {
                 errno = answer ? answer : EPROTO;
                 return -1;
         }
-        memcpy(&fd, CMSG_DATA(&control.h), sizeof fd);
-        return fd;
+        return pv_fd_steal(&fd);
 }

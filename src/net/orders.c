@@ -4,30 +4,19 @@
 #include <string.h>
 #include <sys/socket.h>
 #include "base/fd.h"
+#include "base/pass_fd.h"
 #include "net/nft.h"
 #include "net/plane_internal.h"
-
-union one_descriptor {
-        struct cmsghdr head;
-        char room[CMSG_SPACE(sizeof(int))];
-};
 
 int pv_order_send(int fd, const json_t *order, int pass, struct pv_err *err)
 {
         pv_auto_free char *text = json_dumps(order, JSON_COMPACT);
-        union one_descriptor control = { 0 };
+        union pv_pass_room room;
         struct iovec data = { text, text ? strlen(text) : 0 };
         struct msghdr m = { .msg_iov = &data, .msg_iovlen = 1 };
         if (!text || data.iov_len > PV_ORDER_MAX)
                 return pv_err_set(err, PV_ERR_SYS, EMSGSIZE, "order to the data plane");
-        if (pass >= 0) {
-                m.msg_control = &control;
-                m.msg_controllen = sizeof control;
-                control.head = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof pass),
-                                                 .cmsg_level = SOL_SOCKET,
-                                                 .cmsg_type = SCM_RIGHTS };
-                memcpy(CMSG_DATA(&control.head), &pass, sizeof pass);
-        }
+        pv_pass_fds(&m, &room, &pass, pass >= 0);
         return sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT) < 0
                        ? pv_err_set(err, PV_ERR_SYS, errno, "order to the data plane")
                        : 0;
@@ -36,18 +25,16 @@ int pv_order_send(int fd, const json_t *order, int pass, struct pv_err *err)
 int pv_order_receive(int fd, json_t **out, int *passed, struct pv_err *err)
 {
         pv_auto_free char *text = pv_calloc(PV_ORDER_MAX + 1, 1);
-        union one_descriptor control = { 0 };
+        union pv_pass_room room;
         struct iovec data = { text, PV_ORDER_MAX };
-        struct msghdr m = {
-                .msg_iov = &data, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control
-        };
+        struct msghdr m = { .msg_iov = &data, .msg_iovlen = 1 };
+        pv_pass_accept(&m, &room, 1);
         *passed = -1;
         ssize_t n = recvmsg(fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
         if (n <= 0)
                 return pv_err_set(err, n < 0 && errno == EAGAIN ? PV_ERR_BUSY : PV_ERR_STATE, n < 0 ? errno : 0,
                                   "the data plane's orders");
-        if (control.head.cmsg_type == SCM_RIGHTS && control.head.cmsg_len == CMSG_LEN(sizeof *passed))
-                memcpy(passed, CMSG_DATA(&control.head), sizeof *passed);
+        (void)pv_pass_take(&m, passed, 1);
         *out = json_loadb(text, (size_t)n, 0, NULL);
         if (*out)
                 return 0;

@@ -5,6 +5,7 @@
  * address.
  */
 #include "base/test.h"
+#include "base/pass_fd.h"
 #include "net/plane.h"
 
 #include <arpa/inet.h>
@@ -66,34 +67,21 @@ static void serve_echo(int listener)
 
 static int receive_sockets(int channel, struct pv_netns_sockets *out)
 {
-        union {
-                struct cmsghdr h;
-                char room[CMSG_SPACE(sizeof out->fd)];
-        } control = { 0 };
+        union pv_pass_room room;
         struct iovec data = { out, sizeof *out };
-        struct msghdr m = {
-                .msg_iov = &data, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control
-        };
+        struct msghdr m = { .msg_iov = &data, .msg_iovlen = 1 };
+        pv_pass_accept(&m, &room, PV_NETNS_SOCKETS);
         if (recvmsg(channel, &m, MSG_CMSG_CLOEXEC) != (ssize_t)sizeof *out)
                 return -1;
-        memcpy(out->fd, CMSG_DATA(&control.h), sizeof out->fd);
-        return 0;
+        return pv_pass_take(&m, out->fd, PV_NETNS_SOCKETS) == PV_NETNS_SOCKETS ? 0 : -1;
 }
 
 static void send_sockets(int channel, struct pv_netns_sockets *s)
 {
-        union {
-                struct cmsghdr h;
-                char room[CMSG_SPACE(sizeof s->fd)];
-        } control = { 0 };
+        union pv_pass_room room;
         struct iovec data = { s, sizeof *s };
-        struct msghdr m = {
-                .msg_iov = &data, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control
-        };
-        control.h = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof s->fd),
-                                      .cmsg_level = SOL_SOCKET,
-                                      .cmsg_type = SCM_RIGHTS };
-        memcpy(CMSG_DATA(&control.h), s->fd, sizeof s->fd);
+        struct msghdr m = { .msg_iov = &data, .msg_iovlen = 1 };
+        pv_pass_fds(&m, &room, s->fd, PV_NETNS_SOCKETS);
         CHECK(sendmsg(channel, &m, 0) == (ssize_t)sizeof *s);
 }
 
