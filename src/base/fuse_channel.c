@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include "base/hash.h"
 
 bool pv_fuse_channel_is(int fd)
 {
@@ -14,10 +15,7 @@ bool pv_fuse_channel_is(int fd)
 
 uint64_t pv_fuse_question_key(const char *question)
 {
-        uint64_t h = 0xcbf29ce484222325ULL;
-        for (; *question; question++)
-                h = (h ^ (unsigned char)*question) * 0x100000001b3ULL;
-        return h;
+        return pv_hash_text(PV_HASH_START, question);
 }
 
 int pv_fuse_channel_ask(int fd, const char *question, uint64_t *ino)

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/copy.h"
+#include "base/hash.h"
 #include "base/path.h"
 #include "base/syscall.h"
 #include "base/whiteout.h"
@@ -214,9 +215,7 @@ struct listing {
 
 static size_t hash_text(const char *s)
 {
-        size_t h = 1469598103934665603ULL;
-        for (; *s; s++)
-                h = (h ^ (unsigned char)*s) * 1099511628211ULL;
+        size_t h = pv_hash_text(PV_HASH_START, s);
         return h ^ h >> 31;
 }
 

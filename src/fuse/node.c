@@ -4,20 +4,20 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/hash.h"
 
 #define TABLE_LEAST 1024
 #define INO_GOLDEN  0x9e3779b97f4a7c15ULL
 
 static uint64_t hash_bytes(uint64_t h, const char *s)
 {
-        for (; *s; s++)
-                h = (h ^ (unsigned char)*s) * 0x100000001b3ULL;
+        h = pv_hash_text(h, s);
         return h ^ h >> 29;
 }
 
 static uint64_t hash_name(const struct pv_fuse_node *dir, const char *name)
 {
-        return hash_bytes(0xcbf29ce484222325ULL ^ (uint64_t)(uintptr_t)dir, name);
+        return hash_bytes(PV_HASH_START ^ (uint64_t)(uintptr_t)dir, name);
 }
 
 static uint64_t hash_number(uint64_t n)

@@ -2,6 +2,7 @@
 #include "net/names.h"
 
 #include <string.h>
+#include "base/hash.h"
 
 /*
  * Name i has the address prefix + FIRST + i. FIRST leaves the first addresses of the range to pVisor itself (the
@@ -45,9 +46,7 @@ void pv_names_free(struct pv_names *n)
 /* FNV-1a with a secret start and a final mix. */
 static size_t hash(const struct pv_names *n, const char *name)
 {
-        uint64_t h = 0xcbf29ce484222325ULL ^ n->key;
-        for (; *name; name++)
-                h = (h ^ (unsigned char)*name) * 0x100000001b3ULL;
+        uint64_t h = pv_hash_text(PV_HASH_START ^ n->key, name);
         h = (h ^ h >> 29) * (n->key | 1);
         return (size_t)(h ^ h >> 32);
 }
