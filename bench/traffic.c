@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Traffic for the network rows: the server and the clients that are timed against it. One request a connection: a client sends
- * 8 bytes, the number of bytes that it wants, and the server sends so many and closes.
+ * Traffic for the network rows: the server and the clients that are timed against it. One request a connection: a
+ * client sends 8 bytes, the number of bytes that it wants, and the server sends so many and closes.
  *
  *   serve                    on loopback; prints its port
  *   get HOST PORT BYTES      one download: prints its milliseconds

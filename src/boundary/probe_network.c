@@ -15,8 +15,8 @@
 
 /*
  * Loopback answers within the call, unless the answer is left to a kernel thread, which a busy machine may keep waiting
- * for a while. That long, in milliseconds, a probe stands before it is counted as one that nobody refused: a run that is
- * refused by mistake costs more than the seconds of one that is refused rightly.
+ * for a while. That long, in milliseconds, a probe stands before it is counted as one that nobody refused: a run that
+ * is refused by mistake costs more than the seconds of one that is refused rightly.
  */
 #define GRACE 3000
 

@@ -23,8 +23,9 @@ void pv_diff_file_fini(struct pv_diff_file *f);
 #define pv_auto_diff_file __attribute__((cleanup(pv_diff_file_fini))) struct pv_diff_file
 
 /*
- * change is one of all. old: the deleted half of a rename, else NULL. The old content is the target's of this moment; where that is not what
- * the stage was taken from, the note says so. A file that cannot be read is a note, not an error.
+ * change is one of all. old: the deleted half of a rename, else NULL. The old content is the target's of this moment;
+ * where that is not what the stage was taken from, the note says so. A file that cannot be read is a note, not an
+ * error.
  */
 int pv_diff_file_make(struct pv_stage *s, const struct pv_changes *all, const struct pv_change *change,
                       const struct pv_change *old, enum pv_patch_flags flags, struct pv_diff_file *out,

@@ -269,7 +269,7 @@ int pv_carry_admit(struct pv_carry *c, struct pv_err *err)
         put_pins(c, &pins);
         pv_freep(&c->host.quarantine); /* from here on the repository itself */
         c->pinned = true;
-        /* Pinned first, looked for again then: a collector that began before may have taken what the new objects need. */
+        /* Pinned first, looked for again then: a collector that began before may have taken what the new ones need. */
         if (update_pins(c, &pins, err) < 0 || look_for_holes(c, err) < 0)
                 return -1;
         return pv_carry_is_whole(c, err);

@@ -40,8 +40,8 @@ static bool is_our_lock(int dir, const char *job)
 }
 
 /*
- * A new file that appears whole, under its name alone, so that a crash leaves nothing that nobody would know. PV_ERR_SYS
- * with EEXIST: there is one already.
+ * A new file that appears whole, under its name alone, so that a crash leaves nothing that nobody would know.
+ * PV_ERR_SYS with EEXIST: there is one already.
  */
 static int link_file(int dir, const char *name, const void *bytes, size_t len, mode_t mode, struct pv_err *err)
 {

@@ -91,8 +91,8 @@ struct pv_classify_context {
          */
         int (*read)(void *ctx, size_t index, bool old, size_t max, char **out, size_t *len);
         /*
-         * Has the host a HEAD in the directory that the first len bytes of the change's path name: a git directory by any
-         * name, whose configuration and hooks git runs for whoever stands in it. NULL: never.
+         * Has the host a HEAD in the directory that the first len bytes of the change's path name: a git directory by
+         * any name, whose configuration and hooks git runs for whoever stands in it. NULL: never.
          */
         bool (*has_head)(void *ctx, size_t index, size_t len);
         void *ctx;

@@ -168,7 +168,7 @@ static bool has_head(const struct pv_classify_context *context, size_t index, si
         return context && context->has_head && context->has_head(context->ctx, index, len);
 }
 
-/* Part of a git directory that does not look like one by its path: a bare repository among the files of the workspace. */
+/* Part of a git directory that does not look like one by its path: a bare repository among the workspace's files. */
 static uint64_t judge_bare(const struct pv_path_change *c, size_t index, const struct pv_classify_context *context,
                            size_t *anchor)
 {

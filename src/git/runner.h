@@ -29,8 +29,8 @@ struct pv_git_runner {
                    size_t *out_len, int *exit_code, struct pv_err *err);
         void *ctx; /* the implementer's; must outlive the runner's use */
         /*
-         * The same for more than memory should hold: standard output is written to out_fd, at most max_out bytes, within
-         * so many seconds. NULL where the implementer has no need of it.
+         * The same for more than memory should hold: standard output is written to out_fd, at most max_out bytes,
+         * within so many seconds. NULL where the implementer has no need of it.
          */
         int (*run_to)(void *ctx, char *const argv[], const void *in, size_t in_len, int out_fd, uint64_t max_out,
                       unsigned seconds, int *exit_code, struct pv_err *err);

@@ -24,8 +24,8 @@ struct pv_apply_options {
         bool dry_run;    /* all checks, nothing changed */
         const struct pv_freezer *freezer; /* of a stage opened with PV_STAGE_DECIDE; else NULL */
         /*
-         * Or NULL. Called when everything was checked and nothing stands in the way, before anything is made: what has to
-         * be there before the files are. -1 ends it there. May be called again; not for a dry run.
+         * Or NULL. Called when everything was checked and nothing stands in the way, before anything is made: what has
+         * to be there before the files are. -1 ends it there. May be called again; not for a dry run.
          */
         int (*checked)(void *ctx, struct pv_err *err);
         void *ctx; /* of checked */
@@ -50,7 +50,7 @@ struct pv_apply_result {
         bool moved;       /* PV_ERR_BUSY: what is selected belongs, since it was looked at, together with more */
 };
 void pv_apply_result_fini(struct pv_apply_result *r);
-/* Adds one of conflicts; a path that is there stays with its first reason. r NULL: nobody wants to know. why: static. */
+/* Adds one to conflicts; a path that is there keeps its first reason. r NULL: nobody wants to know. why: static. */
 void pv_apply_result_add(struct pv_apply_result *r, unsigned root, const char *path, const char *why);
 
 /*

@@ -151,8 +151,8 @@ bool pv_change_check(struct pv_stage *s, const struct pv_change *c, const char *
 
 /*
  * The same for one of all changes, as applying it with those that belong to it would find it: the directory that it is
- * in has to be there, unless one of them makes it. pv_change_no_directory is the reason that nothing but putting it back
- * overcomes.
+ * in has to be there, unless one of them makes it. pv_change_no_directory is the reason that nothing but putting it
+ * back overcomes.
  */
 extern const char pv_change_no_directory[];
 bool pv_change_check_among(struct pv_stage *s, const struct pv_changes *all, const struct pv_change *c,

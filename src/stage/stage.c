@@ -330,8 +330,8 @@ static bool has_entry(const struct pv_stage *s, const char *name)
 
 /*
  * What is in the directory already: nothing, or what an interrupted create (no stage.json yet) left of a stage. A
- * directory of the person's own may have one of its names, too: the mark tells. Of a stage that was half removed it is what
- * stage.json was, not empty: what is left there was thrown away, and is no beginning of another one.
+ * directory of the person's own may have one of its names, too: the mark tells. Of a stage that was half removed it is
+ * what stage.json was, not empty: what is left there was thrown away, and is no beginning of another one.
  */
 static int check_unused(struct pv_stage *s, struct pv_err *err)
 {

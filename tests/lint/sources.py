@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Rules of the source tree that no compiler checks: includes point one way, a header compiles alone, and no file holds
-a left-over mark or a character that hides what the code says. Prints file:line: reason; exit 1 when there is any.
+"""Rules of the source tree that no compiler checks: includes point one way, a header compiles alone, a line of C has
+its length, and no file holds a left-over mark or a character that hides what the code says. Prints file:line: reason;
+exit 1 when there is any.
 
 usage: sources.py [--headers BUILD-DIRECTORY] (with it, headers are compiled as that build compiles them)
 """
@@ -38,6 +39,7 @@ LAYER_OF = {module: level for level, modules in enumerate(LAYERS) for module in 
 MARKS = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b|^(?:<{7}|>{7}|={7})(?: |$)|\bissue #\d")
 # Bidirectional controls, zero-width characters: what a reader sees would not be what a compiler reads.
 HIDDEN = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
+COLUMNS = 120  # of a line of C: clang-format leaves comments as they are
 INCLUDE = re.compile(r'\s*#\s*include\s+"([^"]+)"')
 
 
@@ -74,6 +76,8 @@ def check_marks(path):
             yield f"{path.relative_to(TOP)}:{number}: left-over mark: {line.strip()[:60]}"
         if HIDDEN.search(line):
             yield f"{path.relative_to(TOP)}:{number}: hidden character"
+        if path.suffix in (".c", ".h") and len(line) > COLUMNS:
+            yield f"{path.relative_to(TOP)}:{number}: {len(line)} columns, and a line has {COLUMNS}"
 
 
 def check_header(path, flags):
