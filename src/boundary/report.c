@@ -121,7 +121,7 @@ static void take(const struct pv_report_sink *sink, const struct head *head, con
 
 int pv_report_take(int fd, const struct pv_report_sink *sink, int flags, struct pv_err *failure)
 {
-        struct head head;
+        struct head head = { 0 };
         pv_auto_free union body *body = pv_calloc(1, sizeof *body);
         pv_auto_fd passed = -1;
         ssize_t n = receive(fd, &head, body, flags, &passed);
