@@ -404,7 +404,7 @@ def test_deny_all_is_a_namespace_with_nothing_in_it(world):
     ["--overlaynet-allow", "a.test:99999"],
     ["--overlaynet-allow", "10.0.0.0/33"],
     ["--overlaynet-limit", "fast"],
-    ["--publish", "80"],
+    ["--publish", "80:"],
 ])
 def test_contradictions_and_typing_errors_are_refused(world, options):
     world.pvisor("run", *options, "--", "true", code=2)
