@@ -359,7 +359,7 @@ static bool looks_like_host(const struct forgetting *f, unsigned root, const cha
                pv_facts_get_xattrs(parent, name, PV_FACTS_STAGED, &staged.xattrs) == 0 && staged.xattrs == host.xattrs;
 }
 
-/* 1: it is in no layer (any more); 0: it is needed; -1. */
+/* 1: it went; 0: it is needed, or went with what was decided on, whose own turn leads further up; -1. */
 static int remove_if_empty(struct forgetting *f, unsigned root, char *path)
 {
         const struct pv_change *x = find_change(f, root, path);
@@ -376,7 +376,7 @@ static int remove_if_empty(struct forgetting *f, unsigned root, char *path)
                         return 0;
                 newest = f->parent[k];
         }
-        if (newest >= 0 && !looks_like_host(f, root, path, newest))
+        if (newest < 0 || !looks_like_host(f, root, path, newest))
                 return 0;
         for (size_t k = 0; k < f->s->n_layers; k++) /* the oldest first: the newest is the one that shows */
                 if (f->parent[k] >= 0 && unlinkat(f->parent[k], name, AT_REMOVEDIR) < 0 && errno != ENOENT)
