@@ -332,7 +332,7 @@ say(s.recv(100).decode())
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "up\n"
         assert world.directly(client) == "HELLO"
-        world.pvisor("run", "--publish", f"{port}:1", "--", "true", code=2)  # taken
+        world.pvisor("run", "--publish", f"{port}:1", "--", "true", code=125)  # taken
         world.directly(f'connect("127.0.0.1", {port}).close(); say(0)')
         process.wait(20)
     flow = [f for f in last_flows(environment) if f["state"] == "reached"][0]
