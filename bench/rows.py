@@ -17,14 +17,15 @@ BWRAP = ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "--dev", "/dev", "--pr
 class Bench:
     """What all rows share: the pvisor under test, the other contenders, how thorough to be."""
 
-    def __init__(self, pvisor, peers, quick):
-        self.pvisor, self.peers, self.quick = pvisor, peers, quick
+    def __init__(self, pvisor, peers, options):
+        self.pvisor, self.peers, self.quick = pvisor, peers, options.quick
+        self.only_sizes, self.only_tmpfs = options.sizes, options.tmpfs
 
     def rounds(self, usual):
         return max(usual // 4, 2) if self.quick else usual
 
     def sizes(self, *sizes):
-        return [n for n in sizes if not self.quick or n <= 1000]
+        return [n for n in sizes if (n in self.only_sizes if self.only_sizes else not self.quick or n <= 1000)]
 
 
 def launch(bench):
@@ -199,6 +200,8 @@ ROUNDS_OF = {10: 15, 1000: 9, 10000: 5, 100000: 3}
 def apply(bench):
     """Publishing, against git apply of the same change; then refusing and dropping, against publishing."""
     for where, open_place in (("disk", places.disk), ("tmpfs", places.memory)):
+        if where == "disk" and bench.only_tmpfs:
+            continue
         place = open_place()
         kind = place.filesystem if where == "disk" else where
         for changed in bench.sizes(10, 1000, 10000, 100000):
