@@ -217,6 +217,21 @@ def test_read_shares_of_one_place_show_nothing_else_of_it(inside, sandbox, share
         assert inside(options, f"cd {share}/{name} && {CONNECT} 2>/dev/null || echo refused") == "refused\n"
 
 
+def test_read_shares_below_home_are_no_part_of_its_copy(inside, home):
+    """They share one overlay of HOME, which is read-only and has nothing to do with the one that HOME itself is."""
+    (home / ".ssh").mkdir()
+    for name in ("one", "two"):
+        (home / name).mkdir()
+        (home / name / "file").write_text(name)
+    shares = [word for name in ("one", "two") for word in ("--mount", f"{home}/{name}:read")]
+    out = inside(["--safe", *shares], f"cat {home}/one/file {home}/two/file; ls -d {home}/.ssh 2>/dev/null; "
+                                      f"touch {home}/one/new 2>/dev/null; grep ' {home}/one \\| {home}/two ' /proc/self/mountinfo")
+    assert out.startswith("onetwo") and ".ssh" not in out
+    mounts = [line for line in out.splitlines() if " overlay " in line]
+    assert len(mounts) == 2 and all("upperdir" not in line and " ro," in line for line in mounts), out
+    assert not (home / "one/new").exists()
+
+
 def test_a_write_share_is_the_hosts_own(inside, sandbox, share):
     options = [*sandbox, "--mount", f"{share}:write"]
     assert inside(options, f"cd {share} && {CONNECT}") == "connected\n"

@@ -188,14 +188,15 @@ static bool may_share(const struct pv_view_step *s)
         return s->op == PV_VIEW_COW || (s->op == PV_VIEW_READ && s->masks.n == 0);
 }
 
-/* The directory that src and its relatives lie in; NULL when src has none, or is it itself. */
+/* The directory that src and its relatives lie in; NULL when src has none. One within the other are none. */
 static char *common_base(const struct pv_view *view, const char *src)
 {
         size_t first = 1 + strcspn(src + 1, "/"), len = strlen(src);
         bool related = false;
         for (size_t i = 0; i < view->n; i++) {
                 const struct pv_view_step *s = &view->v[i];
-                if (!may_share(s) || strncmp(s->src, src, first) != 0 || pv_streq(s->src, src))
+                if (!may_share(s) || strncmp(s->src, src, first) != 0 || pv_path_is_within(s->src, src) ||
+                    pv_path_is_within(src, s->src))
                         continue;
                 size_t same = 0, end = 0;
                 for (; same < len && s->src[same] == src[same]; same++)
@@ -209,7 +210,7 @@ static char *common_base(const struct pv_view *view, const char *src)
         return related ? pv_strndup(src, len) : NULL;
 }
 
-/* One overlay of base, copy-on-write when one of its parts is. */
+/* One overlay of base, copy-on-write when one of its parts is. What shows base itself has its own. */
 static int make_shared(struct pv_mounts_build *b, const char *base, int *out, struct pv_err *err)
 {
         auto_layers l = LAYERS_INIT;
@@ -217,7 +218,7 @@ static int make_shared(struct pv_mounts_build *b, const char *base, int *out, st
         bool cow = false;
         for (size_t i = 0; i < b->in->view->n; i++) {
                 const struct pv_view_step *s = &b->in->view->v[i];
-                if (s->op != PV_VIEW_COW || !pv_path_is_within(s->src, base))
+                if (s->op != PV_VIEW_COW || pv_streq(s->src, base) || !pv_path_is_within(s->src, base))
                         continue;
                 cow = true;
                 for (size_t k = 0; k < s->masks.n; k++)
