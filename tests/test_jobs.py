@@ -627,3 +627,11 @@ def test_a_job_that_filled_the_disk_of_its_stage_has_ended(kind, pvisor, plain, 
     assert (status["state"], status["exit_code"]) == ("ended", 7)
     pvisor("drop", cwd=plain)
     pvisor("run", "-q", "--stage", "--", "true", cwd=plain)
+
+
+def test_a_fifo_in_a_stage_holds_up_nobody(pvisor, workspace, temporary):
+    stage = temporary / "stage"
+    pvisor("run", "-q", "--stage", stage, "--", "true", cwd=workspace)
+    (stage / "jobs").unlink()
+    os.mkfifo(stage / "jobs")
+    assert "jobs" in pvisor("run", "-q", "--stage", stage, "--", "true", cwd=workspace, code=125).err

@@ -367,7 +367,8 @@ int pv_job_join_stage(const struct pv_job *job, struct pv_err *err)
         char line[PV_JOB_ID_TEXT + 1];
         int n = snprintf(line, sizeof line, "%s\n", job->id);
         pv_auto_free char *path = pv_path_join(job->stage_dir, STAGE_JOBS);
-        pv_auto_fd fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+        pv_auto_fd fd =
+                open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0600);
         if (fd < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "open %s", path);
         return pv_fd_write_all(fd, line, (size_t)n, path, err);
