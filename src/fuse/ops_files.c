@@ -74,13 +74,8 @@ static int prepare_writing(struct pv_fuse_fs *fs, struct pv_fuse_node *n, int fl
         pv_auto_place p = PV_FUSE_PLACE_INIT;
         struct pv_fuse_found f;
         const char *name;
-        if (!fs->writable) {
-                errno = EROFS;
-                return -1;
-        }
-        if (n->upper)
-                return 0;
-        if (n->fd < 0 && (pv_fuse_locate(fs, n, &p, &name, &f) < 0 || pv_fuse_may_write(fs, &f, name) < 0))
+        bool asks = fs->writable && !n->upper && n->fd < 0; /* else there is nothing to ask, or raising refuses it */
+        if (asks && (pv_fuse_locate(fs, n, &p, &name, &f) < 0 || pv_fuse_may_write(fs, &f, name) < 0))
                 return -1;
         return pv_fuse_raise(fs, n, flags & O_TRUNC ? PV_FUSE_EMPTY : 0);
 }
