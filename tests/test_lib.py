@@ -70,6 +70,29 @@ def test_closed_directories_are_compared_and_removed(temporary):
     assert not left.exists()
 
 
+def test_what_still_writes_is_waited_for(temporary):
+    """A directory that gets new files for a second, as from a run that was killed but is not dead yet."""
+    top = temporary / "t"
+    tree.build(top, {"a/b/c": "x"})
+    writer = subprocess.Popen([sys.executable, "-c", "import os, sys, time\nend = time.monotonic() + 1\n"
+                               "while time.monotonic() < end:\n os.makedirs(sys.argv[1], exist_ok=True)\n"
+                               " open(sys.argv[1] + '/%d' % time.monotonic_ns(), 'w')", top / "a" / "b"],
+                              stderr=subprocess.DEVNULL)
+    tree.remove(top)
+    writer.wait()
+    tree.remove(top)
+    assert not top.exists()
+
+
+def test_a_terminal_takes_its_background_jobs_along(terminal, marker):
+    shell = terminal(["bash", "--norc", "-i"])
+    shell.line(f"sh -c 'trap \"\" HUP TERM; while :; do sleep 1; done' {marker} & echo star''ted")
+    shell.expect("started")
+    processes.wait_for(marker)
+    shell.close()
+    processes.assert_none(marker)
+
+
 def test_names_are_bytes(temporary):
     name = b"sp ace\nnew\xff"
     tree.build(temporary / "t", {name: "x"})

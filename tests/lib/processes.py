@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which processes are still there: found by a word in their command line or environment."""
+"""Which processes are still there: found by a word in their command line or environment, or by their session."""
 import os
+import signal
 import time
 
 
@@ -23,6 +24,30 @@ def marked(marker):
         if word in command or word in _read(f"/proc/{pid}/environ"):
             found[int(pid)] = command.replace(b"\0", b" ").decode(errors="replace")
     return found
+
+
+def of_session(leader):
+    """The living processes of the session that this process leads or led, zombies not among them."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        # proc_pid_stat(5): the name may hold anything, the last ")" ends it; state, parent, group and session follow.
+        fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+        if fields and fields[0] != b"Z" and int(fields[3]) == leader:
+            found.append(int(pid))
+    return found
+
+
+def end_session(leader, seconds=10):
+    """Kills all of the session and waits until they are dead (the leader may stay a zombie)."""
+    deadline = time.monotonic() + seconds
+    while living := of_session(leader):
+        for pid in living:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        assert time.monotonic() < deadline, f"the session of {leader} does not die: {living}"
+        time.sleep(0.005)
 
 
 def wait_for(marker, timeout=10):

@@ -5,11 +5,12 @@ import fcntl
 import os
 import re
 import select
-import signal
 import struct
 import subprocess
 import termios
 import time
+
+from lib import processes
 
 
 class Terminal:
@@ -81,9 +82,10 @@ class Terminal:
         self.master = -1
 
     def close(self):
-        if self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
+        """Kills what is left of the session, a shell's background jobs too."""
+        self.process.poll()
+        processes.end_session(self.process.pid)
+        self.process.wait()
         if self.master >= 0:
             self.hang_up()
 

@@ -8,6 +8,7 @@ import errno
 import hashlib
 import os
 import stat
+import time
 from dataclasses import dataclass, fields
 
 # Labels that a security module puts on by itself say nothing about what a command did.
@@ -160,18 +161,27 @@ def build(top, spec):
                 f.write(content.encode() if isinstance(content, str) else content)
 
 
-def remove(top):
-    """Removes a tree whatever the modes of its directories are."""
-    top = os.fsencode(top)
-    try:
-        st = os.lstat(top)
-    except FileNotFoundError:
-        return
-    if not stat.S_ISDIR(st.st_mode):
-        os.unlink(top)
-        return
-    if st.st_mode & 0o700 != 0o700:
-        os.chmod(top, 0o700)
-    for child in os.listdir(top):
-        remove(os.path.join(top, child))
-    os.rmdir(top)
+def remove(top, patience=10):
+    """Removes a tree whatever the modes of its directories are.
+
+    What was killed a moment ago may write, or tidy up, until it is dead: it is waited for, so many seconds.
+    """
+    top, deadline = os.fsencode(top), time.monotonic() + patience
+    while True:
+        try:
+            st = os.lstat(top)
+            if not stat.S_ISDIR(st.st_mode):
+                os.unlink(top)
+                return
+            if st.st_mode & 0o700 != 0o700:
+                os.chmod(top, 0o700)
+            for child in os.listdir(top):
+                remove(os.path.join(top, child), patience)
+            os.rmdir(top)
+            return
+        except FileNotFoundError:
+            return
+        except OSError as e:
+            if e.errno != errno.ENOTEMPTY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
