@@ -179,6 +179,95 @@ def test_a_link_group_does_not_smuggle_what_runs_on_the_host(agent, pvisor, work
     assert (workspace / ".envrc").stat().st_ino == (workspace / "harmless.txt").stat().st_ino
 
 
+# ---- one half of a rename ----
+
+RENAMES = "git mv src/main.c src/start.c; mkdir lib && git mv docs lib/texts"
+
+
+def together(told):
+    return set(told["left"]["together"]["paths"]) if "together" in told["left"] else set()
+
+
+def test_the_new_place_is_excluded_and_the_old_one_stays(agent, pvisor, workspace):
+    """A deletion alone would leave the workspace without the file; all else is taken."""
+    before = (workspace / "src/main.c").read_bytes()
+    agent(RENAMES)
+    told = apply_json(pvisor, workspace, "--all", "--exclude", "start.c")
+    assert together(told) == {"src/main.c"} and (workspace / "src/main.c").read_bytes() == before
+    assert not (workspace / "src/start.c").exists() and (workspace / "lib/texts/guide.txt").exists()
+    told = apply_json(pvisor, workspace, "--all")
+    assert not together(told) and (workspace / "src/start.c").read_bytes() == before
+    assert not (workspace / "src/main.c").exists()
+
+
+def test_the_old_place_is_excluded_and_the_new_one_is_an_addition(agent, pvisor, workspace):
+    before = (workspace / "src/main.c").read_bytes()
+    agent(RENAMES)
+    told = apply_json(pvisor, workspace, "--all", "--exclude", "main.c")
+    assert not together(told) and told["left"]["excluded"]["paths"] == ["src/main.c"]
+    assert (workspace / "src/main.c").read_bytes() == (workspace / "src/start.c").read_bytes() == before
+
+
+def test_part_of_a_renamed_directory_is_left(agent, pvisor, workspace):
+    """The old directory stays whole, the rest of the new one is made; an undo takes it back to the byte."""
+    (workspace / "docs/other.txt").write_text("another text of some length\n")
+    before = tree.snapshot(workspace)
+    agent("mv docs texts")
+    result = pvisor("apply", "--all", "--exclude", "texts/guide.txt", cwd=workspace)
+    assert "left with what is left out" in result.out
+    assert (workspace / "docs/guide.txt").exists() and (workspace / "docs/other.txt").exists()
+    assert (workspace / "texts/other.txt").exists() and not (workspace / "texts/guide.txt").exists()
+    pvisor("undo", cwd=workspace)
+    tree.assert_same(before, tree.snapshot(workspace))
+    pvisor("apply", "--all", cwd=workspace)
+    assert not (workspace / "docs").exists() and (workspace / "texts/guide.txt").exists()
+
+
+def test_a_file_that_became_one_that_runs_on_the_host_stays(agent, pvisor, workspace):
+    """--all takes the rest, where it was refused altogether; naming the new place takes both halves."""
+    agent("mv src/main.c .envrc; echo more >> README.md")
+    told = apply_json(pvisor, workspace, "--all")
+    assert together(told) == {"src/main.c"} and told["left"]["runs-on-host"]["paths"] == [".envrc"]
+    assert (workspace / "src/main.c").exists() and (workspace / "README.md").read_text().endswith("more\n")
+    pvisor("apply", "--path", ".envrc", cwd=workspace)
+    assert (workspace / ".envrc").exists() and not (workspace / "src/main.c").exists()
+
+
+def test_a_half_that_the_host_changed_is_left_out_and_the_other_taken(agent, pvisor, workspace):
+    agent(RENAMES)
+    (workspace / "src/main.c").write_text("int mine;\n")
+    assert "src/main.c" in pvisor("apply", "--all", cwd=workspace, code=3).err
+    pvisor("apply", "--all", "--exclude", "main.c", cwd=workspace)
+    assert (workspace / "src/main.c").read_text() == "int mine;\n" and (workspace / "src/start.c").exists()
+
+
+def test_what_is_excluded_does_not_come_along(agent, pvisor, workspace):
+    """Named by one half, a rename is whole; unless the other half was excluded by name."""
+    agent(RENAMES)
+    told = apply_json(pvisor, workspace, "--path", "src/start.c", "--exclude", "main.c", "--dry-run")
+    assert told["selected"]["paths"] == ["src/start.c"]
+    told = apply_json(pvisor, workspace, "--path", "src/start.c", "--dry-run")
+    assert told["selected"]["paths"] == ["src/main.c", "src/start.c"]
+
+
+def test_a_deleted_directory_of_which_something_is_excluded_stays(agent, pvisor, workspace):
+    agent("rm -r src; echo more >> README.md")
+    told = apply_json(pvisor, workspace, "--all", "--exclude", "main.c")
+    assert (workspace / "src/main.c").exists() and "src" in together(told)
+    assert (workspace / "README.md").read_text().endswith("more\n")
+
+
+def test_drop_keeps_a_new_place_whose_old_one_stays_deleted(agent, pvisor, workspace):
+    """The mirror image: dropped alone, the file would be gone with the next apply."""
+    before = (workspace / "src/main.c").read_bytes()
+    agent("mv src/main.c src/start.c")
+    assert "left with what is left out" in pvisor("drop", "--path", "src/start.c", "--exclude", "main.c",
+                                                  cwd=workspace).err
+    pvisor("drop", "--path", "src/main.c", "--exclude", "start.c", cwd=workspace)  # this half alone loses nothing
+    pvisor("apply", "--all", cwd=workspace)
+    assert (workspace / "src/main.c").read_bytes() == (workspace / "src/start.c").read_bytes() == before
+
+
 def test_nothing_asked_for_is_a_usage_error(agent, pvisor, workspace):
     agent("echo 1 > a")
     assert "--all" in pvisor("apply", cwd=workspace, code=2).err

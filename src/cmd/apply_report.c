@@ -214,6 +214,7 @@ static void put_left(struct pv_str *b, const struct pv_decision *d, const struct
         put_left_git(b, d, commits);
         put_left_ignored(b, d);
         put_left_paths(b, d, PV_LEFT_EXCLUDED);
+        put_left_paths(b, d, PV_LEFT_TOGETHER);
         put_left_paths(b, d, PV_LEFT_NOT_ASKED);
         if (!d->verdicts.ignore_known && d->verdicts.no_git[0]) {
                 pv_str_put(b, "  (what git ignores is not known: ");

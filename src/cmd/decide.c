@@ -79,7 +79,7 @@ static bool may_come_along(const struct pv_decision *d, size_t i)
         const struct pv_change *c = &d->changes->item[i];
         if (c->kind == PV_CHANGE_ADDED && S_ISDIR(c->now.mode))
                 return true;
-        return d->left[i] != PV_LEFT_EXCLUDED && d->left[i] != PV_LEFT_HOST_RUNS;
+        return d->left[i] != PV_LEFT_EXCLUDED && d->left[i] != PV_LEFT_HOST_RUNS && d->left[i] != PV_LEFT_TOGETHER;
 }
 
 static int check_closed(struct pv_decision *d, const char *verb, struct pv_err *err)
@@ -92,7 +92,7 @@ static int check_closed(struct pv_decision *d, const char *verb, struct pv_err *
                                    d->changes->item[i].path, pv_left_text(d->left[i]));
                         return pv_err_hint(err,
                                            "name it too with --path, or leave out with --exclude what it belongs to "
-                                           "(hard links of one file, both ends of a rename, a deleted directory)");
+                                           "(other hard links of the file, a directory that was replaced)");
                 }
                 d->left[i] = PV_LEFT_NOT;
                 d->n_along++;
@@ -108,6 +108,24 @@ static void prefer_host_runs(struct pv_decision *d)
                         d->left[i] = PV_LEFT_HOST_RUNS;
 }
 
+/* Closes the selection. Of a rename with one half left out, the other is taken where that loses nothing. */
+static int close_selection(struct pv_decision *d, struct pv_err *err)
+{
+        size_t n = d->changes->n;
+        pv_auto_free bool *barred = pv_calloc(n + 1, sizeof *barred), *held = pv_calloc(n + 1, sizeof *held);
+        const struct pv_halves halves = { .barred = barred,
+                                          .held = held,
+                                          .lone = d->drops ? PV_CHANGE_ADDED : PV_CHANGE_DELETED };
+        for (size_t i = 0; i < n; i++)
+                barred[i] = !may_come_along(d, i);
+        if (pv_apply_close_selection(d->changes, d->selected, &halves, err) < 0)
+                return -1;
+        for (size_t i = 0; i < n; i++)
+                if (held[i] && d->left[i] == PV_LEFT_NOT)
+                        d->left[i] = PV_LEFT_TOGETHER;
+        return 0;
+}
+
 /* From reasons to a selection. */
 static int take_selection(struct pv_decision *d, const char *verb, struct pv_err *err)
 {
@@ -115,7 +133,7 @@ static int take_selection(struct pv_decision *d, const char *verb, struct pv_err
         d->selected = pv_calloc(n + 1, sizeof *d->selected);
         for (size_t i = 0; i < n; i++)
                 d->selected[i] = d->left[i] == PV_LEFT_NOT;
-        if (pv_apply_close_selection(d->changes, d->selected, err) < 0 || check_closed(d, verb, err) < 0)
+        if (close_selection(d, err) < 0 || check_closed(d, verb, err) < 0)
                 return -1;
         d->n_selected = 0;
         for (size_t i = 0; i < n; i++)
@@ -143,6 +161,7 @@ int pv_decision_select(struct pv_decision *d, const char *verb, const struct pv_
         if (n && pv_select_run(what, &d->verdicts, cwd ? cwd : "/", d->left, err) < 0)
                 return -1;
         prefer_host_runs(d);
+        d->drops = what->everything;
         return take_selection(d, verb, err);
 }
 
@@ -199,6 +218,7 @@ json_t *pv_decision_left_json(const struct pv_decision *d)
                 [PV_LEFT_HOST_RUNS] = "runs-on-host",
                 [PV_LEFT_IGNORED] = "ignored",
                 [PV_LEFT_GIT] = "git",
+                [PV_LEFT_TOGETHER] = "together",
         };
         json_t *left = json_object();
         for (int why = PV_LEFT_NOT + 1; why < PV_LEFTS; why++) {

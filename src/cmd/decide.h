@@ -19,6 +19,7 @@ struct pv_decision {
         struct pv_git_runner ask_result, ask_host;
         struct pv_verdicts verdicts;
         enum pv_left *left; /* one a change, after pv_decision_select() */
+        bool drops;         /* what is selected is thrown away, not applied */
         bool *selected;
         size_t n_selected;
         size_t n_along; /* of those: not asked for themselves, but they belong together with what was */
@@ -42,7 +43,8 @@ int pv_decision_look(struct pv_decision *d, struct pv_err *err);
 
 /*
  * Selects, and closes the selection over what belongs together. Never over what was excluded or would run on the host
- * by itself: then PV_ERR_USAGE names it.
+ * by itself: of a rename the other half is then taken alone, or left (PV_LEFT_TOGETHER) where that would lose the
+ * file; a deleted directory is left whole; for all else PV_ERR_USAGE names it.
  */
 int pv_decision_select(struct pv_decision *d, const char *verb, const struct pv_select *what, struct pv_err *err);
 

@@ -47,6 +47,7 @@ struct dropped {
         size_t all;
         struct pv_tally tally;
         long long left;
+        size_t held; /* of what is left: asked for, but then the file would be lost */
 };
 
 static int report(const struct pv_job *job, const struct drop_options *o, const struct dropped *d, struct pv_err *err)
@@ -62,6 +63,8 @@ static int report(const struct pv_job *job, const struct drop_options *o, const 
                 pv_str_put(&text, text.len ? " and git's state" : "git's state");
         pv_log_note("%s %s of %s%s", o->dry_run ? "would drop" : "dropped", text.s, job->id,
                     d->left ? "" : ": nothing is left staged");
+        if (d->held)
+                pv_log_note("%zu %s", d->held, pv_left_text(PV_LEFT_TOGETHER));
         return 0;
 }
 
@@ -236,6 +239,8 @@ static int drop_part(const struct drop_options *o, const struct pv_args *args, s
                 return -1;
         struct dropped gone = { .all = d.n_selected, .left = (long long)(d.changes->n - d.n_selected) };
         count_selected(&d, &gone.tally);
+        for (size_t i = 0; i < d.changes->n; i++)
+                gone.held += d.left[i] == PV_LEFT_TOGETHER;
         if (o->dry_run || d.n_selected == 0)
                 return report(d.job, o, &gone, err);
         if (pv_drop_changes(d.stage, d.changes, d.selected, err) < 0)

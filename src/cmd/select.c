@@ -23,6 +23,8 @@ const char *pv_left_text(enum pv_left why)
                 [PV_LEFT_HOST_RUNS] = "would run on the host by itself; naming the path takes it",
                 [PV_LEFT_IGNORED] = "ignored by git; --ignored takes it",
                 [PV_LEFT_GIT] = "part of a git directory; --git-raw takes it literally",
+                [PV_LEFT_TOGETHER] = "left with what is left out: the other half of a rename, the rest of a deleted "
+                                     "directory",
         };
         return text[why];
 }
@@ -166,11 +168,12 @@ static enum pv_left decide(const struct pv_select *sel, const struct places *pla
 {
         struct named named = name_of(sel, places, c);
         named.asked |= also;
-        if (!named.asked)
-                return PV_LEFT_NOT_ASKED;
+        /* Excluded is more than not asked for: it does not come along with what it belongs to. */
         for (size_t i = 0; i < sel->exclude.n; i++)
                 if (pv_glob_matches(sel->exclude.v[i], c->path))
                         return PV_LEFT_EXCLUDED;
+        if (!named.asked)
+                return PV_LEFT_NOT_ASKED;
         if (sel->everything)
                 return PV_LEFT_NOT;
         if (v->place == PV_PLACE_GIT)

@@ -36,6 +36,7 @@ enum pv_left {
         PV_LEFT_HOST_RUNS,
         PV_LEFT_IGNORED,
         PV_LEFT_GIT,
+        PV_LEFT_TOGETHER, /* without what is left out, this would lose it: struct pv_halves */
         PV_LEFTS
 };
 /* A clause for people: "ignored by git; --ignored takes it". */

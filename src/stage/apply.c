@@ -51,6 +51,7 @@
 #include <errno.h>
 #include <string.h>
 #include "stage/build.h"
+#include "stage/close.h"
 
 #define TRIES 3 /* exchange, copies beside the target, copies without flags */
 
@@ -59,8 +60,7 @@ static int check_closed(const struct pv_changes *changes, const bool *selected, 
         pv_auto_free bool *closed = pv_calloc(changes->n + 1, sizeof *closed);
         if (changes->n > 0)
                 memcpy(closed, selected, changes->n * sizeof *closed);
-        if (pv_apply_close_selection(changes, closed, err) < 0)
-                return -1;
+        pv_close_over_needs(changes, closed);
         for (size_t i = 0; i < changes->n; i++)
                 if (closed[i] != selected[i])
                         return pv_err_set(err, PV_ERR_USAGE, 0, "apply: the selection also needs %s",
@@ -106,8 +106,7 @@ static int select_again(struct attempt *a, const struct pv_changes *looked_at, c
                 if (is)
                         wanted[is - now->item] = a->held_selected[is - now->item] = true;
         }
-        if (pv_apply_close_selection(now, a->held_selected, err) < 0)
-                return -1;
+        pv_close_over_needs(now, a->held_selected);
         for (size_t i = 0; i < now->n; i++)
                 if (a->held_selected[i] && !wanted[i]) {
                         a->result->moved = true;

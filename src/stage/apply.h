@@ -54,10 +54,22 @@ void pv_apply_result_fini(struct pv_apply_result *r);
 void pv_apply_result_add(struct pv_apply_result *r, unsigned root, const char *path, const char *why);
 
 /*
- * Closes the selection (selected[i] belongs to changes->item[i]) over what belongs together: new parents, hard-link
- * groups, both halves of a rename, what an opaque or deleted directory hides. PV_ERR_USAGE when it cannot be closed.
+ * What a person keeps out. A file that was renamed (renames.h) is two changes, and one half alone would lose it: to
+ * apply the deletion and not the new place, to drop the new place and not the deletion. Where barred keeps the other
+ * half out, the losing half is held back. So is a deleted directory of which something is barred or held.
  */
-int pv_apply_close_selection(const struct pv_changes *changes, bool *selected, struct pv_err *err);
+struct pv_halves {
+        const bool *barred;       /* one a change: must not come along */
+        bool *held;               /* filled */
+        enum pv_change_kind lone; /* which half is held back: PV_CHANGE_DELETED or PV_CHANGE_ADDED */
+};
+/*
+ * Closes the selection (selected[i] belongs to changes->item[i]) over what belongs together: new parents, hard-link
+ * groups, what an opaque or deleted directory hides, both halves of a rename. halves NULL: nothing is barred. Who
+ * finds a barred change selected was told that what is selected cannot do without it.
+ */
+int pv_apply_close_selection(const struct pv_changes *changes, bool *selected, const struct pv_halves *halves,
+                             struct pv_err *err);
 
 /* PV_ERR_CONFLICT: result lists them all and nothing was changed (or, named as such, partly: see the theory). */
 int pv_apply(struct pv_stage *s, struct pv_changes *changes, const bool *selected,

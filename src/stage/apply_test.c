@@ -124,7 +124,7 @@ static int apply(struct fixture *f, bool (*pick)(const char *), struct pv_apply_
         pv_auto_free bool *selected = pv_calloc(c->n + 1, sizeof *selected);
         for (size_t i = 0; i < c->n; i++)
                 selected[i] = !pick || pick(c->item[i].path);
-        assert_int_equal(pv_apply_close_selection(c, selected, err), 0);
+        assert_int_equal(pv_apply_close_selection(c, selected, NULL, err), 0);
         return pv_apply(f->stage, c, selected, &options, result, err);
 }
 

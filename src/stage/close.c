@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Closing a selection. What belongs together: a path in a new directory needs that directory; what a directory hides
- * or takes with it stands and falls with it; the names of one inode; both halves of a rename.
+ * or takes with it stands and falls with it; the names of one inode. That much a batch needs. Both halves of a rename
+ * are a person's: each is a whole change, and taken for itself where the other is not wanted.
  */
-#include "stage/apply.h"
+#include "stage/close.h"
 
 #include <search.h>
 #include <string.h>
 #include "base/fd.h"
 #include "base/str.h"
 
+#define NO_CHANGE SIZE_MAX
+
 struct closure {
         const struct pv_changes *changes;
         bool *selected;
+        const struct pv_halves *halves; /* NULL: nothing is barred */
         bool grew;
 };
 
@@ -63,21 +67,76 @@ static void close_over_directories(struct closure *c)
         }
 }
 
+static bool may_join(const struct closure *c, size_t i)
+{
+        return !c->halves || (!c->halves->barred[i] && !c->halves->held[i]);
+}
+
+/* The deletion that change i continues in a new place; NO_CHANGE: it is no rename. */
+static size_t old_half(const struct pv_changes *changes, size_t i)
+{
+        const struct pv_change *it = &changes->item[i];
+        const struct pv_change *from =
+                it->renamed_from ? pv_changes_find((struct pv_changes *)changes, it->root, it->renamed_from) : NULL;
+        return from ? (size_t)(from - changes->item) : NO_CHANGE;
+}
+
 static void close_over_renames(struct closure *c)
 {
         for (size_t i = 0; i < c->changes->n; i++) {
-                const struct pv_change *it = &c->changes->item[i];
-                if (!it->renamed_from)
+                size_t k = old_half(c->changes, i);
+                if (k == NO_CHANGE)
                         continue;
-                struct pv_change *from = pv_changes_find((struct pv_changes *)c->changes, it->root, it->renamed_from);
-                if (!from)
-                        continue;
-                size_t k = (size_t)(from - c->changes->item);
-                if (c->selected[i])
+                if (c->selected[i] && may_join(c, k))
                         take(c, k);
-                if (c->selected[k])
+                if (c->selected[k] && may_join(c, i))
                         take(c, i);
         }
+}
+
+/* Of a rename, what would lose the file without the half that stays. */
+static bool hold_halves(const struct pv_changes *changes, const struct pv_halves *h)
+{
+        bool grew = false;
+        for (size_t i = 0; i < changes->n; i++) {
+                size_t k = old_half(changes, i);
+                if (k == NO_CHANGE)
+                        continue;
+                size_t half = h->lone == PV_CHANGE_DELETED ? k : i, other = half == k ? i : k;
+                if (!h->held[half] && (h->barred[other] || h->held[other]))
+                        grew = h->held[half] = true;
+        }
+        return grew;
+}
+
+/* A directory goes with all that was in it or stays with it: what stays of it holds back the whole. */
+static bool hold_directories(const struct pv_changes *changes, const struct pv_halves *h)
+{
+        bool grew = false;
+        pv_auto_free bool *stays = pv_calloc(changes->n + 1, sizeof *stays);
+        struct closure c = { .changes = changes, .selected = stays };
+        for (size_t i = 0; i < changes->n; i++)
+                stays[i] = changes->item[i].kind == PV_CHANGE_DELETED && (h->barred[i] || h->held[i]);
+        do {
+                c.grew = false;
+                close_over_directories(&c);
+        } while (c.grew);
+        for (size_t i = 0; i < changes->n; i++) {
+                grew |= stays[i] && !h->held[i];
+                h->held[i] |= stays[i];
+        }
+        return grew;
+}
+
+static void hold_back(const struct pv_changes *changes, bool *selected, const struct pv_halves *h)
+{
+        memset(h->held, 0, changes->n * sizeof *h->held);
+        for (bool grew = true; grew;) {
+                grew = hold_halves(changes, h);
+                grew |= hold_directories(changes, h);
+        }
+        for (size_t i = 0; i < changes->n; i++)
+                selected[i] &= !h->held[i];
 }
 
 static int compare_groups(const void *a, const void *b)
@@ -100,18 +159,29 @@ static void close_over_links(struct closure *c)
                 (void)tdelete(*(void **)groups, &groups, compare_groups);
 }
 
-/* NOLINTNEXTLINE(readability-non-const-parameter): it is written, through the closure */
-int pv_apply_close_selection(const struct pv_changes *changes, bool *selected, struct pv_err *err)
+void pv_close_over_needs(const struct pv_changes *changes, bool *selected)
 {
         struct closure c = { .changes = changes, .selected = selected };
-        for (size_t i = 0; i < changes->n; i++)
-                if (selected[i] && changes->item[i].path == NULL)
-                        return pv_err_set(err, PV_ERR_USAGE, 0, "a selected change has no path");
         do {
                 c.grew = false;
                 close_over_directories(&c);
-                close_over_renames(&c);
                 close_over_links(&c);
+        } while (c.grew);
+}
+
+int pv_apply_close_selection(const struct pv_changes *changes, bool *selected, const struct pv_halves *halves,
+                             struct pv_err *err)
+{
+        struct closure c = { .changes = changes, .selected = selected, .halves = halves };
+        for (size_t i = 0; i < changes->n; i++)
+                if (selected[i] && changes->item[i].path == NULL)
+                        return pv_err_set(err, PV_ERR_USAGE, 0, "a selected change has no path");
+        if (halves)
+                hold_back(changes, selected, halves);
+        do {
+                c.grew = false;
+                pv_close_over_needs(changes, selected);
+                close_over_renames(&c);
         } while (c.grew);
         return 0;
 }

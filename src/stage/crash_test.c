@@ -270,7 +270,7 @@ static int apply(struct pv_stage *s, struct pv_err *err)
         pv_auto_free bool *selected = pv_calloc(c->n + 1, sizeof *selected);
         for (size_t i = 0; i < c->n; i++)
                 selected[i] = !is_left_out(c->item[i].path);
-        int done = pv_apply_close_selection(c, selected, err);
+        int done = pv_apply_close_selection(c, selected, NULL, err);
         if (done == 0)
                 done = pv_apply(s, c, selected, &options, &r, err);
         if (done < 0 && r.n_conflicts > 0)

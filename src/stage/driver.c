@@ -63,7 +63,7 @@ static int select_paths(const struct pv_changes *c, char *const *paths, bool *se
                 for (char *const *p = paths; *p; p++)
                         selected[i] |= pv_path_is_within(c->item[i].path, *p);
         }
-        return pv_apply_close_selection(c, selected, err);
+        return pv_apply_close_selection(c, selected, NULL, err);
 }
 
 static int apply(struct pv_stage *s, char *const *paths)
