@@ -176,13 +176,15 @@ def test_on_each_filesystem(start, live, make_workspace, filesystem, environment
     environment["PVISOR_HOME"] = str(filesystem / "store")
     for where in (filesystem, None):  # where the store is, and elsewhere
         workspace = make_workspace(FILES, git=False, where=where)
+        os.link(workspace / "b", workspace / "b2")
         person = live(workspace)
         with start(workspace) as agent:
-            agent.do("write('a', '1'); os.mkdir('d'); write('d/x', 'x'); os.link('a', 'a2'); shutil.rmtree('gone')")
+            agent.do("write('a', '1'); os.mkdir('d'); write('d/x', 'x'); os.link('a', 'a2'); shutil.rmtree('gone'); write('b', '1')")
             before = agent.see("[os.stat(p).st_ino for p in ('a', 'd', 'd/x')]")
             person.apply()
             assert person.changes() == {} and person.conflicts() == {}
-            agent.do("write('a', '2'); shutil.rmtree('d'); os.rename('src', 'lib')")
+            agent.do("write('a', '2'); shutil.rmtree('d'); os.rename('src', 'lib'); write('b2', '2')")
+            assert person.conflicts() == {}
             # Elsewhere the original is copied to the store and unlinked, and overlayfs no longer lends its number.
             assert agent.see("os.stat('a').st_ino") == before[0] or not where
             person.apply()
@@ -308,6 +310,96 @@ def test_a_name_of_a_file_with_several_stands_in_no_doubt_for_another(start, liv
     assert person.conflicts() == {}
     person.apply()
     assert (text(workspace / "a"), text(workspace / "a-too")) == ("1", "2")
+
+
+def test_another_name_that_is_touched_only_later_stands_in_no_doubt(start, live, workspace):
+    for name in ("a-too", "a-three", "a-four"):
+        os.link(workspace / "a", workspace / name)
+    person = live(workspace)
+    with start(workspace) as agent:
+        agent.do("write('a', '1')")
+        person.apply()
+        agent.do("write('a-too', '2')")
+        assert person.conflicts() == {} and person.changes() == {"a-too": "modified"}
+        person.apply()
+        person.undo()
+        agent.do("write('a-three', '3')")
+        assert person.conflicts() == {} and person.changes() == {"a-too": "modified", "a-three": "modified"}
+    assert person.conflicts() == {}
+    person.apply()
+    assert [text(workspace / n) for n in ("a", "a-too", "a-three", "a-four")] == ["1", "2", "3", "old\n"]
+
+
+def rewrite(path):
+    path.write_text("host")
+
+
+def rewrite_and_hide(path):
+    was = path.stat()
+    path.write_text("hos\n")
+    os.utime(path, ns=(was.st_atime_ns, was.st_mtime_ns))
+
+
+@pytest.mark.parametrize("edit", [rewrite, rewrite_and_hide, lambda path: path.chmod(0o600),
+                                  lambda path: path.with_name("more").hardlink_to(path)],
+                         ids=["written", "written-and-hidden", "mode", "linked"])
+@pytest.mark.parametrize("when", ["before", "while", "after"])
+def test_an_edit_through_another_name_is_never_taken_for_ours(start, live, workspace, pv, environment, edit, when):
+    os.link(workspace / "a", workspace / "a-too")
+    os.link(workspace / "a", workspace / "src/other")
+    person = live(workspace)
+    with start(workspace) as agent:
+        agent.do("write('b', '1'); write('a', '1')")
+        if when == "before":
+            edit(workspace / "src/other")
+        if when == "while":
+            landed = stepping.act_at([pv, "apply", "--all"], 1, lambda _: edit(workspace / "src/other"), stepping.swaps,
+                                     cwd=workspace, env=environment)[0] == 0
+        else:
+            landed = person.call("apply", "--all", code=None).code == 0
+        if when == "after":
+            edit(workspace / "src/other")
+        agent.do("write('a-too', '2')")
+        assert "a-too" in person.conflicts(), landed
+    assert "a-too" in person.conflicts()
+
+
+def test_what_is_renamed_and_changed_where_something_landed_stands_in_no_doubt(start, live, workspace):
+    person = live(workspace)
+    with start(workspace) as agent:
+        agent.do("write('src/one', '1'); os.mkdir('new'); os.mkdir('new/deep'); write('new/deep/n', 'n')")
+        person.apply()
+        agent.do("os.rename('src/two', 'src/three'); write('src/three', '3')")
+        agent.do("os.rename('b', 'new/deep/b'); write('new/deep/b', 'b2')")
+        assert person.conflicts() == {}
+        person.apply()
+        person.undo()
+        agent.do("os.rename('a', 'src/a'); write('src/a', 'a2')")
+        assert person.conflicts() == {}
+    assert person.conflicts() == {}
+    person.apply()
+    assert sorted(tree_of(workspace / "src")) == ["a", "one", "three"] and text(workspace / "src/three") == "3"
+    assert text(workspace / "src/a") == "a2" and text(workspace / "new/deep/b") == "b2" and not (workspace / "b").exists()
+
+
+@pytest.mark.parametrize("when", ["before", "while", "after"])
+def test_a_deletion_where_something_landed_is_never_taken_for_ours(start, live, workspace, pv, environment, when):
+    person = live(workspace)
+    with start(workspace) as agent:
+        agent.do("write('src/one', '1'); write('src/two', '2')")
+        if when == "before":
+            (workspace / "src/two").unlink()
+        if when == "while":
+            code, _, err = stepping.act_at([pv, "apply", "--path", "src/one"], 1, lambda _: (workspace / "src/two").unlink(),
+                                           stepping.swaps, cwd=workspace, env=environment)
+            assert code == 0, err
+        else:
+            person.apply("src/one")
+        if when == "after":
+            (workspace / "src/two").unlink()
+        assert list(person.conflicts()) == ["src/two"]
+    assert list(person.conflicts()) == ["src/two"]
+    person.apply("src/two", code=3)
 
 
 def test_files_that_the_host_saves_beside_are_no_conflict(start, live, workspace):

@@ -22,6 +22,9 @@
  *  - When the clock was stepped during the run, all that the host could have lost is doubted; when the machine went
  *    down, all is, for the stage's own files may be incomplete too.
  *
+ *  - What we did ourselves while the command ran is no edit of the host's: a directory or a file with the very ctime that
+ *    our own publishing left it with is as if that were from before T0 (ours.c).
+ *
  * The first preimage of a path stays through runs that go on: what the command changed once is not read from the host
  * again. A damaged record doubts all that is not in its readable part.
  *
@@ -39,6 +42,7 @@
 #include "stage/bases.h"
 #include "stage/layers.h"
 #include "stage/notes.h"
+#include "stage/ours.h"
 
 /* Overlayfs may put a layer's number into the highest bits of an inode number. */
 #define INO_MASK ((1ULL << 48) - 1)
@@ -66,6 +70,7 @@ struct pv_baseline {
         struct timespec t0;
         uint64_t hash_left;
         struct pv_noted *noted; /* read when it is first asked for */
+        struct pv_ours *ours;   /* likewise */
         struct pv_bases *bases; /* with KEEP: texts are kept as they are hashed */
         struct pv_str below;    /* everything below this directory is doubted; s is NULL while there is none */
         enum pv_doubt below_why;
@@ -191,6 +196,7 @@ void pv_baseline_close(struct pv_baseline *b)
         pv_preimages_close(b->landed.in);
         pv_bases_free(b->bases);
         pv_noted_free(b->noted);
+        pv_ours_close(b->ours);
         pv_str_fini(&b->below);
         pv_str_fini(&b->settled);
         free(b);
@@ -199,6 +205,13 @@ void pv_baseline_close(struct pv_baseline *b)
 static bool is_since_t0(const struct pv_baseline *b, const struct timespec *t)
 {
         return pv_clock_compare(t, &b->t0) >= 0;
+}
+
+static const struct pv_ours *what_we_did(struct pv_baseline *b)
+{
+        if (!b->ours)
+                b->ours = pv_ours_open(b->s, b->root);
+        return b->ours;
 }
 
 static bool is_verified(const struct pv_baseline *b, const struct pv_scan_entry *e)
@@ -248,7 +261,8 @@ static enum pv_doubt judge_directory(struct pv_baseline *b, const struct pv_scan
 static enum pv_doubt judge_missing(struct pv_baseline *b, const struct pv_scan_entry *e)
 {
         struct stat dir;
-        if (e->host_dir < 0 || e->staged_dir < 0 || fstat(e->host_dir, &dir) < 0 || !is_since_t0(b, &dir.st_ctim))
+        if (e->host_dir < 0 || e->staged_dir < 0 || fstat(e->host_dir, &dir) < 0 || !is_since_t0(b, &dir.st_ctim) ||
+            pv_ours_has_directory(what_we_did(b), dir.st_ino, &dir.st_ctim))
                 return PV_DOUBT_NONE;
         if (!b->noted)
                 b->noted = pv_noted_open(b->s, b->root);
@@ -283,7 +297,9 @@ static enum pv_doubt judge(struct pv_baseline *b, const struct pv_scan_entry *e)
                 return judge_missing(b, e);
         if (S_ISDIR(e->host.mode))
                 return judge_directory(b, e);
-        return is_since_t0(b, &e->host.ctime) ? PV_DOUBT_CHANGED : PV_DOUBT_NONE;
+        if (!is_since_t0(b, &e->host.ctime) || pv_ours_has_file(what_we_did(b), e))
+                return PV_DOUBT_NONE;
+        return PV_DOUBT_CHANGED;
 }
 
 static void hash_host(struct pv_baseline *b, const struct pv_scan_entry *e, struct pv_facts *f)

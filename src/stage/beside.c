@@ -35,7 +35,8 @@
  *
  * A directory of the host's in which something is published gets a new ctime, by which nobody can tell any more whether
  * the host put another one in its place. So which one it was is noted before, as long as that is known: by its ctime or
- * by the view.
+ * by the view. Of that directory, and of a file of the host's with several names, it is noted with which ctime our own
+ * publishing left it (ours.c).
  *
  * Crashes. Who freezes holds a connection to the supervisor: with its death the command goes on. The journal says what
  * was published, and what it is the baseline of; whoever takes `decide` next finishes it or takes it back, and the
@@ -43,10 +44,7 @@
  * for the disk: after a crash of the machine copies beside the target may be left.
  *
  * Limits: what is written by several system calls may be met between two of them; a store into a file mapped shared is
- * copied if it was made before the freeze. Of a host's file with several names, one of which was applied, another one
- * that the command touches only afterwards stands in doubt: moving one name moves the ctime of all. So does a file that
- * the command renamed and changed, in a directory of the host's in which something was published: whether the host had
- * deleted it cannot be told by the directory's ctime any more (baseline.c).
+ * copied if it was made before the freeze.
  */
 #include "stage/beside.h"
 

@@ -17,6 +17,7 @@
 #include "stage/baseline.h"
 #include "stage/change.h"
 #include "stage/layers.h"
+#include "stage/ours.h"
 #include "stage/run_batch.h"
 #include "stage/state.h"
 
@@ -298,8 +299,9 @@ static int let_go_of_landed(struct pv_stage *s, struct pv_err *err)
         if (pv_batches_note_let_go(s, err) < 0 || pv_changes_let_go_of_landed(s, err) < 0)
                 return pv_err_wrap(err, "stage %s", s->dir);
         for (size_t i = 0; i < s->n_roots; i++) {
-                pv_auto_free char *file = pv_landed_file(i);
+                pv_auto_free char *file = pv_landed_file(i), *ours = pv_ours_file(i);
                 (void)unlinkat(s->fd.fd, file, 0);
+                (void)unlinkat(s->fd.fd, ours, 0);
         }
         return 0;
 }

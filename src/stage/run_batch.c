@@ -13,6 +13,7 @@
 #include "stage/beside.h"
 #include "stage/build.h"
 #include "stage/journal.h"
+#include "stage/ours.h"
 #include "stage/unsettled.h"
 
 /* The highest number of the batches so far. */
@@ -337,11 +338,15 @@ static enum pv_publish_outcome publish_and_commit(struct pv_engine *e, const str
         if (e->freezer && (pv_beside_note_directories(e, source->changes, err) < 0 ||
                            pv_beside_note_other_names(e, source->looked_at, err) < 0))
                 return take_back(e, source, PV_PUBLISH_FAILED, err);
+        pv_auto_ours_watch ours = e->s->state == PV_STATE_RUNNING ? pv_ours_watch(e) : NULL;
         enum pv_publish_outcome r = pv_publish(e, err);
         if (r != PV_PUBLISHED)
                 return take_back(e, source, r, err);
-        if (commit(e, source, err) == 0)
+        if (commit(e, source, err) == 0) {
+                if (ours) /* not after a batch that was taken back: its paths have no records by which to judge them */
+                        pv_ours_note(e, ours);
                 return PV_PUBLISHED;
+        }
         /* Committed is committed: what is left to do is the next command's. Before that, all can be taken back. */
         return e->plan->marks & PV_MARK_COMMITTED ? PV_PUBLISH_FAILED : take_back(e, source, PV_PUBLISH_FAILED, err);
 }

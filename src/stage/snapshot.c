@@ -20,6 +20,7 @@
 #include "stage/baseline.h"
 #include "stage/layers.h"
 #include "stage/mirror.h"
+#include "stage/ours.h"
 
 #define SNAPSHOTS "snapshots"
 
@@ -171,13 +172,15 @@ static int fill(struct pv_stage *s, struct pv_stage *copy, const struct pv_freez
         return copy_uppers(s, to.v, freezer, err);
 }
 
-/* What is known of the host so far. Both files are never changed in place. */
+/* What is known of the host so far. The files are never changed in place. */
 static int share_records(struct pv_stage *s, struct pv_stage *copy, struct pv_err *err)
 {
         for (size_t i = 0; i < s->n_roots; i++) {
                 pv_auto_free char *preimages = pv_baseline_file(i), *landed = pv_landed_file(i);
+                pv_auto_free char *ours = pv_ours_file(i);
                 if (pv_stage_share_file(s->fd.fd, preimages, copy->fd.fd, preimages, err) < 0 ||
-                    pv_stage_share_file(s->fd.fd, landed, copy->fd.fd, landed, err) < 0)
+                    pv_stage_share_file(s->fd.fd, landed, copy->fd.fd, landed, err) < 0 ||
+                    pv_stage_share_file(s->fd.fd, ours, copy->fd.fd, ours, err) < 0)
                         return -1;
         }
         return 0;

@@ -12,6 +12,7 @@
  *   roots/<n>/bases       texts of them, for merging (written at stop and when changes land); bases-start: those of
  *   roots/<n>/start-<run> what files were when a run began, noted while it goes on
  *   roots/<n>/landed      the same of paths that were applied or undone while the command runs
+ *   roots/<n>/ours        which changes of the host's inodes were our own publishing
  *   snapshots/<name>/     a stage each: copies of the upper, made while the command ran
  *   backup/<batch>/       displaced originals of applied batches
  *   journal               the batch that is under way

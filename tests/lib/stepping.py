@@ -32,12 +32,29 @@ def changes_something(pid):
     return os.uname().machine != "x86_64" or number in CHANGES or (number == OPENAT and arguments[2] & CREATE != 0)
 
 
+def swaps(pid):
+    """Is it about to exchange two files?"""
+    info = (ctypes.c_uint64 * 11)()
+    libc.ptrace(GET_CALL, pid, ctypes.c_void_p(ctypes.sizeof(info)), ctypes.cast(info, ctypes.c_void_p))
+    return info[3] == 316 and info[8] == 2
+
+
 def kill_at(args, calls, only=None, **options):
     """Runs args and kills it as it enters its call of that number (from 1): (code, stdout, stderr), -9 if it came there.
 
     Only the program's first thread counts and is killed so; what it forked goes on. With only, a predicate of the process's
     id, calls for which it says no do not count.
     """
+    def kill(process):
+        process.kill()
+        process.wait()
+        return False
+
+    return act_at(args, calls, kill, only, **options)
+
+
+def act_at(args, calls, act, only=None, **options):
+    """The same, but that act(process) is called while it stands there; it goes on unless that says False."""
     process = subprocess.Popen(args, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                preexec_fn=lambda: ptrace(TRACEME, 0), **options)
     os.waitpid(process.pid, 0)  # stopped by its exec
@@ -57,8 +74,8 @@ def kill_at(args, calls, only=None, **options):
         entering = not entering  # one on the way in, one on the way out
         counted += bool(entering and (only is None or only(process.pid)))
         if entering and counted == calls:
-            process.kill()
-            process.wait()
-            break
+            counted += 1
+            if act(process) is False:
+                break
     out, err = process.communicate()
     return process.returncode, out, err
