@@ -363,3 +363,65 @@ def test_a_run_leaves_the_terminal_usable(shell, workspace):
     assert shell.expect(r"flags \d+").group() == before
     shell.line("python3 flags.py; python3 look.py")  # directly
     assert IS_ROOT or shell.expect(r"flags \d+|busy").group() != before
+
+
+# ---- what a run leaves of the terminal's settings ----
+
+# For the keys alone: no echo, raw, on the other screen, with the mouse.
+RAW = "stty raw -echo\nprintf '\\033[?1049h\\033[?1002h''in r''aw'\n"
+# In a plain shell: an interactive one would put the settings back itself.
+SHOW = "; stty -a | tr ' ' '\\n' | grep -E '^-?(echo|icanon);?$' | tr -d ';' | tr '\\n' ' '; echo shown"
+
+
+@pytest.fixture
+def settings_after(shell, pv, workspace):
+    """Runs the command until it is raw, lets during() end it; icanon and echo as they are then, and what was said."""
+    (workspace / "raw.sh").write_text(RAW)
+
+    def call(words, command, during=lambda: None, around="{}"):
+        (workspace / "command.sh").write_text(command)
+        run = f"{pv} run -q {' '.join(words)} -- sh command.sh"
+        (workspace / "outer.sh").write_text(around.format(run) + SHOW)
+        before = len(shell.output)
+        shell.line("sh outer.sh; stty sane")
+        shell.expect("in raw")
+        during()
+        said = shell.expect(r"(-?icanon) (-?echo) shown")
+        return said.group(1), said.group(2), shell.output[before:]
+    return call
+
+
+CUT_SHORT = {
+    "signal": ". ./raw.sh; kill -KILL $$",
+    "time-out": ". ./raw.sh; sleep 600",
+    "kill": ". ./raw.sh; sleep 600",
+    "inner": "sh -c '. ./raw.sh; kill -KILL $$'; exit $?",
+    "behind": "(exec < /dev/tty; . ./raw.sh; echo > raw; exec sleep 600) & until [ -e raw ]; do sleep 0.1; done",
+}
+
+
+@pytest.mark.parametrize("ending, mode", [*((e, "safe") for e in CUT_SHORT), ("signal", "ambient"), ("behind", "ambient")])
+def test_settings_are_put_back_when_a_run_is_cut_short(settings_after, pvisor, workspace, mode, ending):
+    """By a signal, by the time, by a person, inside another shell; or what did it was left behind by the command."""
+    words = [*MODES[mode], "--name", "raw", *(["--timeout", "1s"] if ending == "time-out" else [])]
+
+    def kill():
+        pvisor("kill", "raw", cwd=workspace)
+
+    canonical, echo, said = settings_after(words, CUT_SHORT[ending], kill if ending == "kill" else lambda: None)
+    assert (canonical, echo) == ("icanon", "echo")
+    assert "\x1b[?1047l" in said and "\x1b[?1002l" in said  # and the screen with them
+
+
+@pytest.mark.parametrize("mode", ["ambient", "safe"])
+def test_settings_that_a_run_made_and_ended_with_hold(settings_after, mode):
+    canonical, echo, said = settings_after(MODES[mode], ". ./raw.sh; exit 1")
+    assert (canonical, echo) == ("-icanon", "-echo") and "\x1b[?1047l" not in said
+
+
+@pytest.mark.parametrize("mode", ["ambient", "safe"])
+def test_a_run_without_the_terminal_puts_nothing_back(settings_after, mode):
+    """What a program beside it set meanwhile is that one's."""
+    around = "{} < /dev/null > out 2>&1 & until grep -q going out; do sleep 0.1; done; . ./raw.sh; kill $!; wait"
+    canonical, echo, said = settings_after(MODES[mode], "echo going; sleep 600", around=around)
+    assert (canonical, echo) == ("-icanon", "-echo") and "\x1b[?1047l" not in said

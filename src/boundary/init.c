@@ -47,51 +47,31 @@ static bool kill_children(void)
         return true;
 }
 
-/*
- * Ambient runs have no namespace to end. A child that is another user's (sudo) cannot be killed and is left after a
- * moment, rather than waited for for ever.
- */
-static void sweep(void)
+static bool was_killed(int status)
 {
-        for (int rounds = 0; rounds < 500 && kill_children(); rounds++) {
-                while (waitpid(-1, NULL, WNOHANG) > 0)
-                        ;
-                (void)poll(NULL, 0, rounds < 50 ? 0 : 2);
-        }
+        return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
 }
 
 /*
- * kill(2) of all misses nobody who forks meanwhile, and an orphan has no other parent than us: when there is nobody
- * left to wait for, there is nobody left.
+ * Ambient runs have no namespace to end. A child that is another user's (sudo) cannot be killed and is left after a
+ * moment, rather than waited for for ever. How many were killed.
  */
-static void end_all(const struct pv_init *init)
+static unsigned sweep(void)
 {
-        if (!init->is_pid1) {
-                sweep();
-                return;
+        unsigned killed = 0;
+        for (int rounds = 0; rounds < 500 && kill_children(); rounds++) {
+                for (int status; waitpid(-1, &status, WNOHANG) > 0;)
+                        killed += was_killed(status);
+                (void)poll(NULL, 0, rounds < 50 ? 0 : 2);
         }
-        (void)kill(-1, SIGKILL);
-        while (waitpid(-1, NULL, 0) > 0 || errno == EINTR)
-                ;
+        return killed;
 }
 
 _Noreturn static void finish(const struct pv_init *init, int code)
 {
         if (!init->is_pid1)
-                sweep();
+                (void)sweep();
         _exit(code);
-}
-
-/* The supervisor goes on with the record, while our own end dissolves the mounts. */
-_Noreturn static void tell_the_end(const struct pv_init *init, int status)
-{
-        struct pv_message m = { .kind = PV_MESSAGE_ENDED, .value = status };
-        end_all(init);
-        if (init->tty >= 0) /* who reads the other side of it sees its end */
-                (void)close(init->tty);
-        (void)getrusage(RUSAGE_CHILDREN, &m.usage);
-        (void)pv_message_send_fds(init->control, &m, NULL, 0);
-        _exit(0);
 }
 
 /*
@@ -116,6 +96,44 @@ struct state {
         struct pollfd poll[2 + PLACES]; /* signals, control, each place's listener */
 };
 enum { POLL_SIGNALS, POLL_CONTROL, POLL_LISTENERS };
+
+static bool is_helper(const struct state *s, pid_t pid)
+{
+        for (size_t i = 0; i < PLACES; i++)
+                if (s->place[i].helped && pv_rename_reaped(&s->place[i].rename, pid))
+                        return true;
+        return false;
+}
+
+/*
+ * kill(2) of all misses nobody who forks meanwhile, and an orphan has no other parent than us: when there is nobody
+ * left to wait for, there is nobody left. How many had to be killed.
+ */
+static unsigned end_all(struct state *s)
+{
+        unsigned killed = 0;
+        int status;
+        pid_t pid;
+        if (!s->init->is_pid1)
+                return sweep();
+        (void)kill(-1, SIGKILL);
+        while ((pid = waitpid(-1, &status, 0)) > 0 || errno == EINTR)
+                killed += pid > 0 && !is_helper(s, pid) && was_killed(status);
+        return killed;
+}
+
+/* The supervisor goes on with the record, while our own end dissolves the mounts. */
+_Noreturn static void tell_the_end(struct state *s)
+{
+        const struct pv_init *init = s->init;
+        struct pv_message m = { .kind = PV_MESSAGE_ENDED, .value = s->status };
+        m.number = end_all(s);
+        if (init->tty >= 0) /* who reads the other side of it sees its end */
+                (void)close(init->tty);
+        (void)getrusage(RUSAGE_CHILDREN, &m.usage);
+        (void)pv_message_send_fds(init->control, &m, NULL, 0);
+        _exit(0);
+}
 
 static bool is_free(const struct state *s, size_t i)
 {
@@ -165,7 +183,7 @@ static void reap(struct state *s)
                 reaped(s, pid, status);
         if (!s->over) /* what ended with the command was told first */
                 return;
-        tell_the_end(s->init, s->status);
+        tell_the_end(s);
 }
 
 /* -1: sent as the report of a launcher that is not started. */

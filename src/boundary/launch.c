@@ -420,7 +420,10 @@ void pv_boundary_free(struct pv_boundary *b)
                 end_ambient(b);
         pv_pid_killp(&b->init);
         pv_cgroup_free(b->cgroup);
+        bool had_terminal = b->tty.given; /* until here: nobody waited for its end */
         pv_tty_take(&b->tty);
+        if (had_terminal)
+                pv_tty_restore_settings(&b->tty);
         pv_tty_close(&b->tty);
         if (!b->ambient)
                 pv_stdio_restore_flags(&b->stdio);

@@ -54,7 +54,7 @@ enum pv_message_kind {
 
 struct pv_message {
         int kind, value;
-        unsigned number;     /* of another command than the first */
+        unsigned number;     /* of another command than the first; with ENDED: how many processes it left behind */
         struct rusage usage; /* with PV_MESSAGE_ENDED: of all that were waited for */
 };
 

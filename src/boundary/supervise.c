@@ -33,6 +33,7 @@ struct watch {
         int signals;
         bool ended, stopped, timed_out;
         int status;          /* wait status of the command, once ended */
+        bool left_behind;    /* processes that had to be killed then */
         struct rusage usage; /* of all, once ended */
         uint64_t kill_at;    /* monotonic ms; 0: not yet */
 };
@@ -59,6 +60,7 @@ static void go_on(struct watch *w, bool with_terminal)
         struct pv_boundary *b = w->b;
         w->stopped = false;
         if (with_terminal && pv_tty_is_ours(&b->tty)) {
+                pv_tty_note_settings(&b->tty);
                 b->tty.given = true;
                 (void)pv_message_send(b->control, PV_MESSAGE_FOREGROUND, 0);
         } else {
@@ -169,6 +171,7 @@ static void take_control(struct watch *w)
                 } else if (c.kind == PV_MESSAGE_ENDED) {
                         w->ended = w->b->ended = true;
                         w->status = c.value;
+                        w->left_behind = c.number > 0;
                         w->usage = c.usage;
                 } else if (c.kind == PV_MESSAGE_EXEC_ENDED) {
                         pv_exec_ended(w->b, c.number, c.value);
@@ -347,6 +350,12 @@ static void fill_exit(const struct watch *w, struct pv_exit *out)
                 out->end = w->b->end;
 }
 
+/* Was it cut short, or something of it? A shell tells how what it ran died by 128 and the signal. */
+static bool is_cut_short(const struct watch *w, const struct pv_exit *end)
+{
+        return end->end != PV_END_EXITED || w->left_behind || (end->code > 128 && end->code < 128 + NSIG);
+}
+
 /*
  * The rest of our group (a script that called us, the other ends of a pipeline) did not see the Ctrl-C that the
  * command died of, since the terminal was the command's alone.
@@ -397,9 +406,11 @@ int pv_boundary_wait(struct pv_boundary *b, struct pv_exit *out, struct pv_err *
         pv_tty_take(&b->tty);
         *out = (struct pv_exit){ .started_ms = b->started_ms, .ended_ms = pv_clock_monotonic_ms() };
         out->usage = w.usage;
+        fill_exit(&w, out);
+        if (had_terminal && is_cut_short(&w, out))
+                pv_tty_restore_settings(&b->tty);
         if (!w.ended && reap_init(b, &out->usage, err) < 0)
                 return -1;
-        fill_exit(&w, out);
         pass_on_interrupt(&w, had_terminal, out);
         return 0;
 }

@@ -2,8 +2,10 @@
 #include "boundary/tty.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include "base/fd.h"
@@ -42,11 +44,19 @@ static int set_apart(struct pv_tty *t, const int stdio[3], unsigned run, struct 
         return 0;
 }
 
+void pv_tty_note_settings(struct pv_tty *t)
+{
+        if (!t->noted)
+                t->noted = tcgetattr(t->fd, &t->settings) == 0;
+}
+
 int pv_tty_open(struct pv_tty *t, const int stdio[3], unsigned flags, struct pv_err *err)
 {
         t->own = getpgrp();
         t->fd = open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
         t->given = (flags & PV_TTY_STDIO) && pv_tty_is_ours(t);
+        if (t->given)
+                pv_tty_note_settings(t);
         t->guarded = t->fd >= 0 && (flags & PV_TTY_GUARDED);
         return t->guarded && !pv_tty_is_ours(t) ? set_apart(t, stdio, flags, err) : 0;
 }
@@ -82,6 +92,38 @@ void pv_tty_take(struct pv_tty *t)
         if (t->given)
                 (void)tcsetpgrp(t->fd, t->own); /* a terminal that hung up is nobody's */
         t->given = false;
+}
+
+static bool same_settings(const struct termios *a, const struct termios *b)
+{
+        return a->c_iflag == b->c_iflag && a->c_oflag == b->c_oflag && a->c_cflag == b->c_cflag &&
+               a->c_lflag == b->c_lflag && memcmp(a->c_cc, b->c_cc, sizeof a->c_cc) == 0;
+}
+
+/*
+ * What programs that want the keys to themselves ask of a terminal besides: out of the other screen, the cursor
+ * shown, mouse, focus and bracketed paste not reported, plain keys and letters. Each does nothing where it is so.
+ */
+static void reset_screen(const struct pv_tty *t)
+{
+        static const char plain[] = "\033[?1047l\033[?25h\033[?1000l\033[?1002l\033[?1003l\033[?1004l\033[?1006l"
+                                    "\033[?2004l\033[?1l\033>\033[>4;0m\033[<9u\033[0m\r\n";
+        const char *term = getenv("TERM");
+        struct pollfd p = { .fd = t->fd, .events = POLLOUT };
+        if (!term || !*term || pv_streq(term, "dumb") || poll(&p, 1, 0) != 1 || !(p.revents & POLLOUT))
+                return;
+        if (write(t->fd, plain, sizeof plain - 1) < 0)
+                return; /* the terminal is gone */
+}
+
+void pv_tty_restore_settings(const struct pv_tty *t)
+{
+        struct termios now;
+        if (!t->noted || !pv_tty_is_ours(t) || tcgetattr(t->fd, &now) < 0 || same_settings(&now, &t->settings))
+                return;
+        (void)tcsetattr(t->fd, TCSANOW, &t->settings);
+        if ((now.c_lflag & ICANON) == 0 && (t->settings.c_lflag & ICANON))
+                reset_screen(t);
 }
 
 int pv_tty_lead_group(const struct pv_tty *t)

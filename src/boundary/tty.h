@@ -11,12 +11,16 @@
  * from the person's files, holds a terminal in the foreground alone: stopped, all of it stands still (supervise.c),
  * and what is started in the background gets none: a session of its own, no input, and output that cannot be read
  * from.
+ *
+ * What a run that ended abnormally left of the terminal's settings (no echo, raw) is put back to what it was when the
+ * command was given the terminal, as a shell does. `stty` in a run that ends by itself holds.
  */
 #ifndef PV_BOUNDARY_TTY_H
 #define PV_BOUNDARY_TTY_H
 
 #include <stdbool.h>
 #include <sys/types.h>
+#include <termios.h>
 #include "base/err.h"
 
 struct pv_tty {
@@ -26,6 +30,8 @@ struct pv_tty {
         bool guarded;   /* the command must not read it in the background */
         bool apart;     /* it was started there: it has no terminal */
         int instead[3]; /* of its standard descriptors, when apart; or -1 */
+        bool noted;     /* settings is what they were before the command had the terminal */
+        struct termios settings;
 };
 #define PV_TTY_INIT                                 \
         {                                           \
@@ -54,8 +60,15 @@ char *pv_tty_path(const struct pv_tty *t, const int stdio[3]);
 bool pv_tty_is_ours(const struct pv_tty *t);
 /* May the command run now? */
 bool pv_tty_allows(const struct pv_tty *t);
+/* Before the command's group has the foreground, the first time. */
+void pv_tty_note_settings(struct pv_tty *t);
 /* Back to the supervisor's group, when it was given away. */
 void pv_tty_take(struct pv_tty *t);
+/*
+ * The settings that were noted, where the command left others. Must: the command had the foreground, all of its are
+ * dead, and pv_tty_take() followed.
+ */
+void pv_tty_restore_settings(const struct pv_tty *t);
 
 /*
  * In the launcher: a process group of its own (apart: a session), and the foreground for it when t->given. Must:

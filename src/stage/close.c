@@ -159,6 +159,7 @@ static void close_over_links(struct closure *c)
                 (void)tdelete(*(void **)groups, &groups, compare_groups);
 }
 
+/* NOLINTNEXTLINE(readability-non-const-parameter): it is written, through the closure */
 void pv_close_over_needs(const struct pv_changes *changes, bool *selected)
 {
         struct closure c = { .changes = changes, .selected = selected };
