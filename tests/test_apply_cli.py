@@ -59,6 +59,16 @@ def test_all_takes_the_working_tree_and_says_what_it_left(agent, pvisor, workspa
         assert said in result.out, said
 
 
+def test_what_is_left_is_a_line_a_directory_and_ignored_files_are_told_apart(agent, pvisor, workspace):
+    agent("mkdir -p out/deep docs/new && for i in $(seq 40); do echo $i > out/deep/$i; echo $i > docs/new/$i; done; "
+          "echo new > new.txt; mkdir docs/none")
+    out = pvisor("apply", "--path", "new.txt", cwd=workspace).out
+    left = out[out.index("left staged:"):out.index("next:")]
+    assert left == ("left staged:\n"
+                    "  40 ignored by git\n    out  40 files, 111 B\n"
+                    "  41 not asked for\n    docs/new/  40 files\n    docs/none/\n")
+
+
 def test_naming_a_path_takes_what_all_leaves(agent, pvisor, workspace):
     agent(MIXED)
     pvisor("apply", "--path", ".envrc", "--path", ".git/hooks/post-commit", cwd=workspace)

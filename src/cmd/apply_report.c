@@ -69,23 +69,28 @@ static void put_taken(struct pv_str *b, const struct pv_decision *d, const struc
                 pv_str_put(b, "  by copies: this filesystem cannot exchange files\n");
 }
 
-static void put_path_line(struct pv_str *b, const struct pv_decision *d, size_t i)
+static void put_name(struct pv_str *b, const struct pv_decision *d, size_t i)
 {
         pv_str_put(b, "    ");
         pv_cmd_put_path(b, d->stage, d->changes->item[i].root, d->changes->item[i].path);
-        if (S_ISDIR(d->changes->item[i].now.mode))
-                pv_str_putc(b, '/');
-        if (d->left[i] == PV_LEFT_HOST_RUNS && d->verdicts.item[i].reasons)
-                pv_str_putf(b, "  (%s)", pv_attention_info(pv_attention_first(d->verdicts.item[i].reasons))->title);
-        pv_str_putc(b, '\n');
 }
 
-/* Why a change is left, as it is told: git's own files are told in git's words even where nobody asked for them. */
+static bool is_dir(const struct pv_decision *d, size_t i)
+{
+        const struct pv_path_change *c = &d->verdicts.change[i];
+        return S_ISDIR(c->new_mode ? c->new_mode : c->old_mode);
+}
+
+/*
+ * Why a change is left, as it is told: git's own files are told in git's words, and what it ignores as ignored, even
+ * where nobody asked for them. An ignored file that somebody excluded is told as that.
+ */
 static enum pv_left told_as(const struct pv_decision *d, size_t i)
 {
-        bool git = d->left[i] == PV_LEFT_NOT_ASKED && d->verdicts.item[i].place == PV_PLACE_GIT &&
-                   !pv_attention_host_runs(d->verdicts.item[i].reasons);
-        return git ? PV_LEFT_GIT : d->left[i];
+        const struct pv_verdict *v = &d->verdicts.item[i];
+        if (d->left[i] != PV_LEFT_NOT_ASKED || pv_attention_host_runs(v->reasons))
+                return d->left[i];
+        return v->place == PV_PLACE_GIT ? PV_LEFT_GIT : v->ignored ? PV_LEFT_IGNORED : PV_LEFT_NOT_ASKED;
 }
 
 static size_t count_left(const struct pv_decision *d, enum pv_left why)
@@ -96,20 +101,70 @@ static size_t count_left(const struct pv_decision *d, enum pv_left why)
         return n;
 }
 
+/*
+ * The first change behind directory i that is not told with it: what lies below it and is left for the same reason
+ * goes without saying. *files counts that; 0 when something below stands for itself.
+ */
+static size_t end_of_fold(const struct pv_decision *d, size_t i, size_t *files)
+{
+        const struct pv_path_change *dir = &d->verdicts.change[i];
+        size_t len = strlen(dir->path), k = i + 1;
+        *files = 0;
+        for (; k < d->changes->n; k++) {
+                const struct pv_path_change *c = &d->verdicts.change[k];
+                if (c->root != dir->root || strncmp(c->path, dir->path, len) != 0 || (len && c->path[len] != '/'))
+                        break;
+                if (told_as(d, k) != told_as(d, i)) {
+                        *files = 0;
+                        return i + 1;
+                }
+                *files += !is_dir(d, k);
+        }
+        return k;
+}
+
+/* One row: a file, an empty directory, or a directory with all that is in it. The index to go on with; *n counts. */
+static size_t put_left_row(struct pv_str *b, const struct pv_decision *d, size_t i, size_t *n)
+{
+        size_t files = 0, end = is_dir(d, i) ? end_of_fold(d, i, &files) : i + 1;
+        *n += files ? files : 1;
+        put_name(b, d, i);
+        if (is_dir(d, i))
+                pv_str_putc(b, '/');
+        if (files) {
+                pv_str_put(b, "  ");
+                pv_cmd_put_count(b, files, "file", "files");
+        } else if (told_as(d, i) == PV_LEFT_HOST_RUNS && d->verdicts.item[i].reasons) {
+                pv_str_putf(b, "  (%s)", pv_attention_info(pv_attention_first(d->verdicts.item[i].reasons))->title);
+        }
+        pv_str_putc(b, '\n');
+        return end;
+}
+
 static void put_left_paths(struct pv_str *b, const struct pv_decision *d, enum pv_left why)
 {
-        size_t n = count_left(d, why), shown = 0;
+        pv_auto_str rows = { 0 };
+        size_t shown = 0, more = 0, n = 0;
+        for (size_t i = 0; i < d->changes->n;) {
+                size_t before = rows.len;
+                if (told_as(d, i) != why) {
+                        i++;
+                        continue;
+                }
+                i = put_left_row(&rows, d, i, &n);
+                if (shown < PATHS_SHOWN) {
+                        shown++;
+                        continue;
+                }
+                rows.len = before;
+                rows.s[before] = '\0';
+                more++;
+        }
         if (n == 0)
                 return;
-        pv_str_putf(b, "  %zu %s\n", n, pv_left_text(why));
-        for (size_t i = 0; i < d->changes->n && shown < PATHS_SHOWN; i++) {
-                if (told_as(d, i) != why)
-                        continue;
-                put_path_line(b, d, i);
-                shown++;
-        }
-        if (n > shown)
-                pv_str_putf(b, "    ... and %zu more\n", n - shown);
+        pv_str_putf(b, "  %zu %s\n%s", n, pv_left_text(why), rows.s);
+        if (more)
+                pv_str_putf(b, "    ... and %zu more\n", more);
 }
 
 static void put_fold(struct pv_str *b, const struct pv_fold *fold)
@@ -117,23 +172,40 @@ static void put_fold(struct pv_str *b, const struct pv_fold *fold)
         pv_str_put(b, "    ");
         pv_str_put_safe_n(b, fold->path, fold->len);
         pv_str_put(b, "  ");
-        pv_cmd_put_count(b, fold->n, "path", "paths");
+        pv_cmd_put_count(b, fold->n, "file", "files");
         pv_str_put(b, ", ");
         pv_str_put_size(b, fold->size);
         pv_str_putc(b, '\n');
 }
 
-/* One line a top directory. */
+/* The folds of the ignored changes that are left: one a top directory. */
+static size_t fold_left(const struct pv_decision *d, struct pv_fold **folds)
+{
+        pv_auto_free struct pv_path_change *change = pv_calloc(d->changes->n + 1, sizeof *change);
+        pv_auto_free struct pv_verdict *verdict = pv_calloc(d->changes->n + 1, sizeof *verdict);
+        size_t n = 0, n_folds = 0;
+        for (size_t i = 0; i < d->changes->n; i++) {
+                if (told_as(d, i) != PV_LEFT_IGNORED)
+                        continue;
+                change[n] = d->verdicts.change[i];
+                verdict[n++] = d->verdicts.item[i];
+        }
+        pv_fold_ignored(change, verdict, n, folds, &n_folds);
+        return n_folds;
+}
+
 static void put_left_ignored(struct pv_str *b, const struct pv_decision *d)
 {
         pv_auto_free struct pv_fold *folds = NULL;
-        size_t n = 0, paths = 0;
-        if (count_left(d, PV_LEFT_IGNORED) == 0)
+        size_t n = fold_left(d, &folds), files = 0;
+        bool taken_by_option = false;
+        if (n == 0)
                 return;
-        pv_fold_ignored(d->verdicts.change, d->verdicts.item, d->verdicts.n, &folds, &n);
         for (size_t i = 0; i < n; i++)
-                paths += folds[i].n;
-        pv_str_putf(b, "  %zu %s\n", paths, pv_left_text(PV_LEFT_IGNORED));
+                files += folds[i].n;
+        for (size_t i = 0; i < d->changes->n; i++)
+                taken_by_option |= d->left[i] == PV_LEFT_IGNORED;
+        pv_str_putf(b, "  %zu %s\n", files, taken_by_option ? pv_left_text(PV_LEFT_IGNORED) : "ignored by git");
         for (size_t i = 0; i < n && i < PATHS_SHOWN; i++)
                 put_fold(b, &folds[i]);
         if (n > PATHS_SHOWN)

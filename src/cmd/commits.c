@@ -285,10 +285,19 @@ void pv_cmd_commits_next(const struct pv_cmd_commits *c, struct pv_str *out)
                 pv_auto_free char *remote = remote_of(item);
                 for (size_t k = 0; k < item->n_refs; k++) {
                         const struct pv_carry_ref *r = &item->ref[k];
-                        if (!r->dest || !pv_str_has_prefix(r->dest, "refs/heads/") || r->aside)
+                        if (!r->dest || !pv_str_has_prefix(r->dest, "refs/heads/"))
                                 continue;
                         const char *name = r->dest + strlen("refs/heads/");
                         pv_auto_free char *in = *item->path ? pv_strf("-C %s ", item->path) : pv_strdup("");
+                        if (!r->here) {
+                                pv_str_put(out, "  git ");
+                                pv_str_put_safe(out, in);
+                                pv_str_put(out, "diff HEAD...");
+                                pv_str_put_safe(out, name);
+                                pv_str_put(out, "     what it brings\n");
+                        }
+                        if (r->aside)
+                                continue;
                         if (r->here && *r->old_id && r->commits) {
                                 pv_str_put(out, "  git ");
                                 pv_str_put_safe(out, in);

@@ -95,11 +95,12 @@ static json_t *result_json(const struct pv_job *job, const struct pv_stage *s, c
 static void say_done(const struct pv_job *job, const struct pv_apply_result *r, size_t n_refs)
 {
         pv_auto_str text = { 0 };
-        if (n_refs) {
+        if (n_refs)
                 pv_cmd_put_count(&text, n_refs, "reference", "references");
+        if (n_refs && r->applied)
                 pv_str_put(&text, " and ");
-        }
-        pv_cmd_put_count(&text, r->applied, "path", "paths");
+        if (r->applied || !n_refs)
+                pv_cmd_put_count(&text, r->applied, "path", "paths");
         pv_log_note("took back batch %s: %s of %s", r->batch, text.s, job->workspace);
         pv_auto_free char *drop = job->state == PV_JOB_RUNNING ? NULL : pv_strf(", pvisor drop %s", job->id);
         pv_log_note("what it had brought is staged again: pvisor review %s%s", job->id, drop ? drop : "");
