@@ -169,6 +169,16 @@ def test_a_tree_deeper_than_any_path_is_refused_and_can_be_left_and_dropped(pvis
     assert not jobs.job_dirs(environment)
 
 
+def test_a_tree_of_thousands_of_levels_is_refused_at_once(pvisor, plain, environment):
+    """Each directory was looked through with all below it: minutes."""
+    program = "import os\nfor i in range(2100): os.mkdir('d'); os.chdir('d')"
+    pvisor("run", "--stage", "--", "/usr/bin/python3", "-c", program, cwd=plain)
+    assert "too long" in pvisor("apply", "--all", cwd=plain, code=3, timeout=40).err
+    pvisor("drop", cwd=plain)
+    pvisor("prune", "--unapplied", cwd=plain)
+    assert not jobs.job_dirs(environment)
+
+
 def test_the_deepest_tree_that_has_a_path_is_taken_and_given_back(pvisor, plain):
     was = tree.snapshot(plain)
     pvisor("run", "--stage", "--", "/usr/bin/python3", "-c", DEEP % 60, cwd=plain)

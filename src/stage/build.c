@@ -30,6 +30,8 @@ struct builder {
         const char *tree; /* path of the directory that moves as one, or NULL */
         unsigned tree_root;
         bool tree_old, tree_copied;
+        size_t obstacle; /* the change that kept a directory above it from going as one, and 1; 0: none yet */
+        bool obstacle_is_layer;
 };
 
 static int compare_links(const void *a, const void *b)
@@ -109,29 +111,92 @@ static bool in_shared_layer(const struct builder *b, const struct pv_change *c)
         return false;
 }
 
+/*
+ * What keeps a directory from going as one keeps all those between the two from it as well, so that of a deep tree each
+ * part is looked at once, not once for every directory above it.
+ */
+static bool met_before(const struct builder *b, size_t i, size_t end)
+{
+        size_t k = b->obstacle - 1;
+        if (b->obstacle == 0 || k < i || k >= end)
+                return false;
+        return !b->obstacle_is_layer || b->changes->item[k].layer != b->changes->item[i].layer;
+}
+
+static bool is_kept_by(struct builder *b, size_t k, bool is_layer)
+{
+        b->obstacle = k + 1;
+        b->obstacle_is_layer = is_layer;
+        return false;
+}
+
+static bool all_can_go(struct builder *b, size_t i, size_t end)
+{
+        for (size_t k = i + 1; k < end; k++) {
+                const struct pv_change *c = &b->changes->item[k];
+                bool other_layer = c->layer != b->changes->item[i].layer;
+                if (other_layer || !b->selected[k] || c->layer_shared || !links_are_complete(b, c))
+                        return is_kept_by(b, k, other_layer);
+        }
+        return true;
+}
+
+/* A directory whose changes are being counted; those above it come before it. */
+struct counted {
+        size_t dir, entries;
+};
+
+struct counts {
+        struct counted *v;
+        size_t n, room;
+};
+
+static void count_from(struct counts *all, size_t dir)
+{
+        if (all->n == all->room)
+                all->v = pv_realloc(all->v, all->room = all->room ? 2 * all->room : 64, sizeof *all->v);
+        all->v[all->n++] = (struct counted){ .dir = dir };
+}
+
+/* Takes the innermost ones off until path lies below what remains (NULL: all), and compares each with its layer. */
+static bool take_off(struct builder *b, struct counts *all, const char *path)
+{
+        while (all->n > 0 && !(path && is_below(path, b->changes->item[all->v[all->n - 1].dir].path))) {
+                const struct counted *last = &all->v[--all->n];
+                const struct pv_change *c = &b->changes->item[last->dir];
+                struct pv_place at;
+                size_t have;
+                if (pv_place_layer(b->e, c->root, c->layer, c->path, &at) < 0 ||
+                    pv_tree_count_entries(at.dirfd, at.name, &have) < 0 || have != last->entries)
+                        return is_kept_by(b, last->dir, false);
+        }
+        return true;
+}
+
+/* Whiteouts and leftovers of older layers are entries without a change: counted directory by directory. */
+static bool holds_nothing_else(struct builder *b, size_t i, size_t end)
+{
+        struct counts all = { 0 };
+        bool same = true;
+        for (size_t k = i; k < end && same; k++) {
+                const struct pv_change *c = &b->changes->item[k];
+                same = take_off(b, &all, c->path);
+                if (same && all.n > 0) {
+                        struct counted *above = &all.v[all.n - 1];
+                        above->entries += !strchr(c->path + strlen(b->changes->item[above->dir].path) + 1, '/');
+                }
+                if (same && S_ISDIR(c->now.mode))
+                        count_from(&all, k);
+        }
+        same = same && take_off(b, &all, NULL);
+        free(all.v);
+        return same;
+}
+
 /* Can the new directory i go as one rename: all of it selected, all in its own layer, nothing else in there? */
 static bool goes_as_one(struct builder *b, size_t i, size_t end)
 {
-        const struct pv_change *top = &b->changes->item[i];
-        for (size_t k = i + 1; k < end; k++) {
-                const struct pv_change *c = &b->changes->item[k];
-                if (!b->selected[k] || c->layer != top->layer || c->layer_shared || !links_are_complete(b, c))
-                        return false;
-        }
-        /* Whiteouts and leftovers of older layers are entries without a change: counted directory by directory. */
-        for (size_t k = i; k < end; k++) {
-                const struct pv_change *c = &b->changes->item[k];
-                size_t want = 0, have;
-                if (!S_ISDIR(c->now.mode))
-                        continue;
-                for (size_t j = k + 1; j < end && is_below(b->changes->item[j].path, c->path); j++)
-                        want += !strchr(b->changes->item[j].path + strlen(c->path) + 1, '/');
-                struct pv_place at;
-                if (pv_place_layer(b->e, c->root, c->layer, c->path, &at) < 0 ||
-                    pv_tree_count_entries(at.dirfd, at.name, &have) < 0 || have != want)
-                        return false;
-        }
-        return true;
+        return !met_before(b, i, end) && all_can_go(b, i, end) && holds_nothing_else(b, i, end);
 }
 
 /* The item's counterpart: the layer's own entry, or a copy where that one must stay, or where a rename cannot reach. */
