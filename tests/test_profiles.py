@@ -432,6 +432,65 @@ def test_a_fork_has_the_agents_state_and_inspect_has_not(pvisor, agent, workspac
     assert pvisor("fork", "last", "--", "sh", "-c", script, cwd=workspace, env=key).out == f"{SECRET}\n"
 
 
+def plan_of(environment):
+    newest = max(jobs.job_dirs(environment), key=lambda p: p.stat().st_mtime_ns)
+    return json.loads((newest / "request.json").read_text())["plan"]
+
+
+@pytest.mark.parametrize("before", [["--safe"], ["--safe", "--overlaynet-allow", "example.com:443"], ["--safe", "--no-state"],
+                                    ["--safe", "--pass-env", "FILES_TOKEN"], ["--safe", "--overlaynet-deny-all"]])
+def test_an_agent_is_started_in_another_jobs_boundary_as_by_a_run(pvisor, agent, workspace, home, environment, before):
+    """By fork and by --continue: its hosts, state, settings, arguments and MCP servers, and nothing more than by run."""
+    servers(home, workspace)
+    (home / ".claude").mkdir()
+    (home / ".claude/settings.json").write_text("{}\n")
+    agent("claude", GIVEN + "echo $#; ls -A ~/.claude; cat made; echo ${FILES_TOKEN:-none}")
+    pvisor("run", *before, "--name", "base", "--", "sh", "-c", "echo made > made", cwd=workspace)
+    (workspace / "made").write_text("made\n")
+    run = pvisor("run", *before, "--", "claude", "-p", "hi", cwd=workspace)
+    plan = plan_of(environment)
+    (workspace / "made").unlink()
+    forked = pvisor("fork", "base", "--name", "child", "--", "claude", "-p", "hi", cwd=workspace)
+    assert forked.out == run.out and "MCP servers: " in forked.err and SECRET not in forked.err + forked.out.split("\n")[0]
+    assert plan_of(environment) == plan
+    again = pvisor("fork", "child", cwd=workspace)  # the same command once more
+    assert again.out == run.out and plan_of(environment) == plan
+    own = [] if len(before) == 1 else before[1:]
+    assert pvisor("run", "--continue", "base", *own, "--", "claude", "-p", "hi", cwd=workspace).out == run.out
+    assert plan_of(environment) == {**plan, "hidden": plan_of(environment)["hidden"]}
+    # Where a profile was refused, it stays so; and what is no agent has none.
+    pvisor("run", "--safe", "--profile", "none", "--name", "bare", "--", "sh", "-c", "echo made > made", cwd=workspace)
+    for start in (["fork", "bare"], ["run", "--continue", "bare", "--profile", "none"], ["run", "--stage", "--continue", "bare"]):
+        out = pvisor(*start, "--", "claude", cwd=workspace).out
+        assert out.startswith("0\n") and out.endswith("made\nnone\n")
+    assert plan_of(environment)["profile"] is None
+    pvisor("fork", "base", "--", "true", cwd=workspace)
+    assert plan_of(environment)["profile"] is None and not plan_of(environment)["kept"]["state"]
+
+
+def test_another_agent_in_a_jobs_boundary_has_its_own_profile(pvisor, agent, workspace, home, environment):
+    agent("claude", "echo login > ~/.claude/login; echo x > made")
+    agent("codex", "ls -A ~/.claude ~/.codex 2>&1; echo $CODEX_HOME ${CLAUDE_CONFIG_DIR:-none} ${ANTHROPIC_API_KEY:-none}; echo \"$@\"")
+    key = {"ANTHROPIC_API_KEY": SECRET}
+    pvisor("run", "--safe", "--", "claude", cwd=workspace, env=key)
+    result = pvisor("fork", "last", "--", "codex", "exec", cwd=workspace, env=key)
+    assert "login\n" not in result.out and f"{home}/.codex none none\n" in result.out
+    assert "danger-full-access" in result.out and "sandbox" not in result.out.replace("sandbox_mode", "").replace("no-sandbox", "")
+    plan = plan_of(environment)
+    assert plan["profile"]["name"] == "codex" and [k["rel"] for k in plan["kept"]["state"]] == [".codex"]
+    assert "api.openai.com" in json.dumps(plan["network_rules"])
+
+
+def test_a_program_that_a_job_left_gets_no_profile_in_a_fork(pvisor, agent, workspace, environment):
+    script = "echo ${CLAUDE_CONFIG_DIR:-none}"
+    plant = f"mkdir -p late/bin; printf '#!/bin/sh\\n{script}\\n' >late/bin/claude; chmod +x late/bin/claude"
+    pvisor("run", "--safe", "--name", "planted", "--", "sh", "-c", plant, cwd=workspace)
+    agent("claude", script)
+    path = {"PATH": f"{workspace}/late/bin:{environment['PATH']}"}
+    forked = pvisor("fork", "planted", "--", "claude", cwd=workspace, env=path)
+    assert forked.out == "none\n" and "gets no profile by its name" in forked.err
+
+
 def test_review_and_the_plan_show_it(pvisor, agent, workspace):
     agent("claude")
     plan = pvisor("run", "--safe", "--dry-run", "--", "claude", cwd=workspace).out

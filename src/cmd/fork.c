@@ -67,6 +67,7 @@ static int run_fork(const struct fork_options *o, const struct pv_args *args, in
             pv_cmd_job_named(*selector ? selector : "last", &parent, err) < 0 ||
             pv_fork_decide(parent, checkpoint, &run_it, &decided, err) < 0)
                 return pv_cmd_not_started(err, summary);
+        pv_cmd_say_notes(&decided);
         return pv_cmd_start(&run_it, &decided, o->detach ? PV_CMD_DETACHED : PV_CMD_FOREGROUND, err);
 }
 

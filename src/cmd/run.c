@@ -30,8 +30,7 @@ static int before(const struct pv_command *self, const struct pv_parsed *parsed,
 static void say_what_holds(const struct pv_run_plan *decided)
 {
         const struct pv_plan *p = decided->plan;
-        for (size_t i = 0; i < decided->notes.n; i++)
-                pv_log_note("%s", decided->notes.v[i]);
+        pv_cmd_say_notes(decided);
         if (p->filesystem == PV_FS_HOST && !p->staged && p->net == PV_NET_AMBIENT)
                 pv_log_note("no boundary: the command has all your rights (--safe confines it)");
 }

@@ -71,7 +71,9 @@ const struct pv_opt pv_run_options[] = {
           .flags = PV_OPT_CLI_ONLY,
           .complete = PV_COMPLETE_JOB,
           .field = FIELD(continue_job),
-          .help = "Go on with the stage of an ended job." },
+          .help = "Go on with the stage of an ended job, under --safe where that was (--stage: no more than a stage), "
+                  "with "
+                  "the --profile that was named for it." },
         { .name = "profile",
           .type = PV_OPT_TEXT,
           .arg = "NAME",

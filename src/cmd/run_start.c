@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/json.h"
+#include "base/log.h"
 #include "cmd/jobs.h"
 #include "cmd/run_end.h"
 #include "job/detach.h"
@@ -31,6 +32,12 @@ int pv_cmd_not_started(const struct pv_err *err, int summary)
 {
         pv_run_report(&(struct pv_run_outcome){ .code = pv_run_exit_code(err), .failure = err }, summary);
         return -1;
+}
+
+void pv_cmd_say_notes(const struct pv_run_plan *decided)
+{
+        for (size_t i = 0; i < decided->notes.n; i++)
+                pv_log_note("%s", decided->notes.v[i]);
 }
 
 /* The file that PATH leads a program's name to on the host, links followed; NULL: none. */

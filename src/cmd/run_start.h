@@ -11,6 +11,9 @@ int pv_cmd_open_summary(const char *where, int *out, struct pv_err *err);
 /* Nothing was started, and nobody reported it yet: does so where --json asked for it. Returns -1. */
 int pv_cmd_not_started(const struct pv_err *err, int summary);
 
+/* What the person should read before it starts. */
+void pv_cmd_say_notes(const struct pv_run_plan *decided);
+
 enum pv_cmd_start { PV_CMD_FOREGROUND, PV_CMD_DETACHED };
 
 /*

@@ -2,8 +2,7 @@
 #include "job/fork.h"
 
 #include <unistd.h>
-#include "policy/env.h"
-#include "policy/profile.h"
+#include "policy/admit.h"
 #include "stage/stage.h"
 
 /* Where the person stands, when the view has that; else where the parent started. */
@@ -16,33 +15,11 @@ static void set_cwd(struct pv_plan *p)
         p->cwd = pv_steal(&cwd);
 }
 
-static void set_environment(struct pv_plan *p, char *const *person)
-{
-        pv_auto_strv passed = p->env_passed;
-        pv_strv_fini(&p->env);
-        pv_strv_fini(&p->env_injected);
-        p->env = p->env_passed = p->env_injected = (struct pv_strv){ 0 };
-        pv_env_fill(p, person, &passed);
-}
-
-/* What the profile of the parent sets is not on record; what it lets be reached is, and stays. */
-static int renew_variables(struct pv_plan *p, struct pv_err *err)
-{
-        pv_auto_profile now = NULL;
-        if (!p->profile.name)
-                return 0;
-        if (pv_profile_load(p->profile.path, p->profile.name, &now, err) < 0)
-                return -1;
-        pv_strv_fini(&p->profile.set_env);
-        p->profile.set_env = now->set_env;
-        now->set_env = (struct pv_strv){ 0 };
-        return 0;
-}
-
 int pv_fork_decide(const struct pv_job *parent, const char *checkpoint, const struct pv_run *run,
                    struct pv_run_plan *out, struct pv_err *err)
 {
         pv_auto_run_plan p = { 0 };
+        pv_auto_free char *store = NULL;
         if (!parent->stage_dir)
                 return pv_err_set(err, PV_ERR_STATE, 0, "fork: job %s was not staged: there is nothing to stand on",
                                   parent->id);
@@ -50,14 +27,9 @@ int pv_fork_decide(const struct pv_job *parent, const char *checkpoint, const st
                 return -1;
         if (run->request->name && pv_job_check_name(run->request->name, err) < 0)
                 return -1;
-        if (pv_job_plan(parent, &p.plan, err) < 0)
+        if (pv_store_path(&store, err) < 0 || pv_job_plan(parent, &p.plan, err) < 0)
                 return -1;
-        if (renew_variables(p.plan, err) < 0)
-                return -1;
-        if (run->argv && run->argv[0])
-                pv_plan_set_argv(p.plan, run->argv);
         set_cwd(p.plan);
-        set_environment(p.plan, run->environment);
         p.origin = PV_JOB_FORKED;
         p.parent = pv_strdup(parent->id);
         /* A checkpoint that was made while it ran is a stage of its own. */
@@ -70,6 +42,11 @@ int pv_fork_decide(const struct pv_job *parent, const char *checkpoint, const st
         if (!p.parent_stage)
                 p.parent_stage = pv_strdup(parent->stage_dir);
         p.checkpoint = checkpoint ? pv_strdup(checkpoint) : NULL;
+        const struct pv_surroundings around = { .environment = run->environment,
+                                                .store = store,
+                                                .stage_dir = p.parent_stage };
+        if (pv_admit_again(p.plan, run->argv && run->argv[0] ? run->argv : NULL, &around, &p.notes, err) < 0)
+                return pv_err_wrap(err, "fork");
         *out = p;
         p = (struct pv_run_plan){ 0 };
         return 0;

@@ -113,6 +113,14 @@ static json_t *kept_json(const struct pv_plan *p)
                          bytes_list(p->toolchains.v, p->toolchains.n));
 }
 
+/* What another command in the same boundary needs to know of how this one was asked for (policy/admit.h). */
+static json_t *asked_json(const struct pv_plan *p)
+{
+        return json_pack("{s:o, s:I, s:b, s:b, s:o}", "profile", pv_json_bytes(p->profile.asked), "arguments",
+                         (json_int_t)p->profile.n_arguments, "no_state", p->no_state, "no_caches", p->no_caches,
+                         "pass_env", bytes_list(p->env_asked.v, p->env_asked.n));
+}
+
 static json_t *limits_json(const struct pv_limits *l)
 {
         return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "timeout_ms", (json_int_t)l->timeout_ms, "memory_bytes",
@@ -158,7 +166,8 @@ json_t *pv_job_plan_json(const struct pv_plan *p)
         if (j && more &&
             (json_object_set_new(more, "services", services_json(p)) < 0 ||
              json_object_set_new(more, "profile", profile_json(p)) < 0 ||
-             json_object_set_new(more, "kept", kept_json(p)) < 0)) {
+             json_object_set_new(more, "kept", kept_json(p)) < 0 ||
+             json_object_set_new(more, "asked", asked_json(p)) < 0)) {
                 json_decref(j);
                 return NULL;
         }
@@ -327,6 +336,23 @@ static int get_kept(const json_t *j, struct pv_plan *p, struct pv_err *err)
         return json_is_null(dir) ? 0 : get_path(j, "cache_dir", &p->cache_dir, err);
 }
 
+/* A job of before has none: there the person is taken to have passed what no profile says. */
+static int get_asked(const json_t *j, struct pv_plan *p, struct pv_err *err)
+{
+        const json_t *profile = json_object_get(j, "profile");
+        json_int_t arguments = json_integer_value(json_object_get(j, "arguments"));
+        p->profile.n_arguments = arguments > 0 ? (size_t)arguments : 0;
+        p->no_state = json_is_true(json_object_get(j, "no_state"));
+        p->no_caches = json_is_true(json_object_get(j, "no_caches"));
+        for (size_t i = 0; !j && i < p->env_passed.n; i++)
+                if (!pv_strv_has(&p->profile.pass_env, p->env_passed.v[i]))
+                        pv_strv_add(&p->env_asked, p->env_passed.v[i]);
+        if ((profile && !json_is_null(profile) && pv_json_get_bytes(profile, &p->profile.asked, err) < 0) ||
+            (j && get_list(j, "pass_env", ARGS_MAX, &p->env_asked, err) < 0))
+                return pv_err_wrap(err, "\"asked\"");
+        return 0;
+}
+
 static int get_modes(const json_t *j, struct pv_plan *p, struct pv_err *err)
 {
         int filesystem = 0, net = 0, home = 0, stdio = 0;
@@ -384,7 +410,8 @@ static int parse(const json_t *j, struct pv_plan *p, struct pv_err *err)
             get_list(j, "masks", LIST_MAX, &p->masks, err) < 0 ||
             get_list(environment, "names", ARGS_MAX, &p->env, err) < 0 ||
             get_list(environment, "passed", ARGS_MAX, &p->env_passed, err) < 0 ||
-            get_list(environment, "injected", ARGS_MAX, &p->env_injected, err) < 0)
+            get_list(environment, "injected", ARGS_MAX, &p->env_injected, err) < 0 ||
+            get_asked(json_object_get(j, "asked"), p, err) < 0)
                 return -1;
         return 0;
 }

@@ -83,14 +83,36 @@ static int find_stage(const struct pv_run *run, const char *store, struct pv_run
         return 0;
 }
 
+/*
+ * Who goes on with what a confined command left confines theirs alike, without saying it again: --stage or --filesystem
+ * says otherwise. *plan is that job's, to which the request points then.
+ */
+static int inherit_boundary(const struct pv_job *job, struct pv_request *r, struct pv_plan **plan,
+                            struct pv_strv *notes, struct pv_err *err)
+{
+        if (!job || r->stage || r->filesystem)
+                return 0;
+        if (pv_job_plan(job, plan, err) < 0)
+                return -1;
+        if ((*plan)->safe && !r->safe) {
+                r->safe = true;
+                pv_strv_take(notes, pv_strf("--safe, as %s was (--stage for no more than a stage)", job->id));
+        }
+        if (!r->profile)
+                r->profile = (*plan)->profile.asked;
+        return 0;
+}
+
 int pv_run_decide(const struct pv_run *run, struct pv_run_plan *out, struct pv_err *err)
 {
         pv_auto_run_plan p = { 0 };
         pv_auto_free char *store = NULL;
+        pv_auto_plan continued = NULL;
         struct pv_request request = *run->request; /* a view: what it points to stays the caller's */
         if (request.name && pv_job_check_name(request.name, err) < 0)
                 return -1;
-        if (pv_store_path(&store, err) < 0 || find_stage(run, store, &p, err) < 0)
+        if (pv_store_path(&store, err) < 0 || find_stage(run, store, &p, err) < 0 ||
+            inherit_boundary(run->continued, &request, &continued, &p.notes, err) < 0)
                 return -1;
         if (run->continued && !request.workspace)
                 request.workspace = run->continued->workspace;

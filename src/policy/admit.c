@@ -4,11 +4,8 @@
  * (staging, file system, network) that the options and presets ask for; the workspace and HOME; what is granted and
  * what is hidden; the environment; and last which dimensions must be enforced.
  */
-#include "policy/admit.h"
+#include "policy/admit_internal.h"
 
-#include <dirent.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,36 +16,10 @@
 #include "policy/gitperson.h"
 #include "policy/grant.h"
 #include "policy/kept.h"
-#include "policy/mcp.h"
 #include "policy/network.h"
 #include "policy/outside.h"
 #include "policy/presets.h"
-#include "policy/profile.h"
 #include "policy/services.h"
-#include "policy/workspace.h"
-
-/* What one admission carries from step to step. */
-struct admission {
-        const struct pv_request *request;
-        const struct pv_surroundings *around;
-        struct pv_plan *plan;
-        struct pv_workspace place;
-        struct pv_profile *profile; /* or NULL */
-        struct pv_mcp servers;      /* of the agent, as its argument */
-        bool home_exists;
-        struct pv_strv *notes;
-};
-
-static void __attribute__((format(printf, 2, 3))) note(struct admission *a, const char *fmt, ...)
-{
-        va_list ap;
-        char *text = NULL;
-        va_start(ap, fmt);
-        int n = vasprintf(&text, fmt, ap);
-        va_end(ap);
-        if (n >= 0)
-                pv_strv_take(a->notes, text);
-}
 
 static int contradiction(struct pv_err *err, const char *one, const char *other)
 {
@@ -101,6 +72,9 @@ static void set_dimensions(struct admission *a)
         p->safe = r->safe;
         p->strict = r->strict;
         p->allow_userns = r->allow_userns;
+        p->no_state = r->no_state;
+        p->no_caches = r->no_caches;
+        p->profile.asked = r->profile ? pv_strdup(r->profile) : NULL;
         p->staged = (r->safe && !r->unstaged) || r->stage || r->continue_job;
         p->stage_backend = r->stage_backend == PV_REQUEST_STAGE_KERNEL ? PV_STAGE_BACKEND_KERNEL
                            : r->stage_backend == PV_REQUEST_STAGE_FUSE ? PV_STAGE_BACKEND_FUSE
@@ -146,234 +120,13 @@ static int find_workspace(struct admission *a, struct pv_err *err)
         bool logical = w->logical && (p->filesystem == PV_FS_HOST || pv_path_is_within(w->logical, w->path));
         p->cwd = pv_strdup(logical ? w->logical : w->cwd);
         if (w->home_skipped)
-                note(a, "workspace: %s (its git top level holds the whole home directory)", w->path);
+                pv_admission_note(a, "workspace: %s (its git top level holds the whole home directory)", w->path);
         else if (!pv_streq(w->path, w->cwd))
-                note(a, "workspace: %s (git top level)", w->path);
+                pv_admission_note(a, "workspace: %s (git top level)", w->path);
         if (w->git_stray && p->filesystem == PV_FS_SANDBOX)
-                note(a, "git directory %s does not name this workspace as its own: it is not shown", w->git_stray);
+                pv_admission_note(a, "git directory %s does not name this workspace as its own: it is not shown",
+                                  w->git_stray);
         return 0;
-}
-
-static const char *base_name(const char *program)
-{
-        const char *slash = strrchr(program, '/');
-        return slash ? slash + 1 : program;
-}
-
-/* The file of the profile that was named, or of the program's; *path NULL: none applies. */
-static int find_profile(struct admission *a, char **path, struct pv_err *err)
-{
-        const struct pv_request *r = a->request;
-        const struct pv_plan *p = a->plan;
-        char *const *env = a->around->environment;
-        pv_auto_profile_places places = { 0 };
-        if (r->profile ? pv_streq(r->profile, "none") : !r->safe)
-                return 0;
-        if (r->profile && p->filesystem == PV_FS_HOST) {
-                (void)pv_err_set(err, PV_ERR_USAGE, 0, "--profile: the host's file system is seen as it is");
-                return pv_err_hint(err, "add --safe");
-        }
-        pv_profile_places_find(pv_env_get(env, "XDG_CONFIG_HOME"), p->home, &places);
-        if (!r->profile) {
-                *path = pv_profile_of_program(&places, p->argv[0]);
-                return 0;
-        }
-        *path = pv_profile_find(&places, r->profile);
-        if (*path)
-                return 0;
-        return pv_profile_missing(&places, "--profile", r->profile, err);
-}
-
-/* The agent's own sandbox would die in this one. Only the agent itself knows these arguments. */
-static void switch_inner_sandbox_off(struct pv_plan *p, const struct pv_profile *profile)
-{
-        bool is_agent = pv_streq(base_name(p->argv[0]), profile->name);
-        if (!profile->inner_sandbox || (profile->inner_args.n && !is_agent))
-                return;
-        p->profile.inner_sandbox = pv_strdup(profile->inner_sandbox);
-        if (profile->inner_args.n == 0)
-                return;
-        pv_auto_strv argv = { 0 };
-        pv_strv_add(&argv, p->argv[0]);
-        for (size_t i = 0; i < profile->inner_args.n; i++)
-                pv_strv_add(&argv, profile->inner_args.v[i]);
-        for (char **arg = p->argv + 1; *arg; arg++)
-                pv_strv_add(&argv, *arg);
-        pv_plan_set_argv(p, argv.v);
-}
-
-/* "a, b and 3 more" */
-static void put_names(struct pv_str *out, const struct pv_strv *names)
-{
-        enum { SAID = 5 };
-        for (size_t i = 0; i < names->n && i < SAID; i++)
-                pv_str_putf(out, "%s%s", i ? ", " : "", names->v[i]);
-        if (names->n > SAID)
-                pv_str_putf(out, " and %zu more", names->n - SAID);
-}
-
-static void say_servers(struct admission *a)
-{
-        const struct pv_mcp *m = &a->servers;
-        pv_auto_str text = { 0 };
-        if (m->servers.n) {
-                pv_str_put(&text, "MCP servers: ");
-                put_names(&text, &m->servers);
-        }
-        if (m->left_out.n) {
-                pv_str_put(&text, text.len ? "; left out: " : "MCP servers left out: ");
-                put_names(&text, &m->left_out);
-        }
-        if (m->withheld.n) {
-                pv_str_put(&text, "; without their ");
-                put_names(&text, &m->withheld);
-                pv_str_put(&text, " (--pass-env NAME gives one)");
-        }
-        if (text.len)
-                note(a, "profile %s: %s", a->profile->name, text.s);
-}
-
-/*
- * The agent's own servers, from a file that is hidden for what else it holds. As an argument, since the agent's state
- * has a file of that name that is the agent's to write. Only the agent itself knows it.
- */
-static void add_servers(struct admission *a)
-{
-        struct pv_plan *p = a->plan;
-        struct pv_err wrong = PV_ERR_INIT;
-        if (!a->profile || !a->profile->servers || a->request->no_settings ||
-            !pv_streq(base_name(p->argv[0]), a->profile->name))
-                return;
-        pv_auto_free char *path = pv_path_join(p->home, a->profile->servers);
-        if (pv_mcp_read(path, p->workspace, a->around->environment, &a->request->pass_env, &a->servers, &wrong) < 0) {
-                note(a, "profile %s: no MCP servers: %s", a->profile->name, wrong.msg);
-                return;
-        }
-        say_servers(a);
-        if (!a->servers.json)
-                return;
-        pv_auto_strv argv = { 0 };
-        pv_strv_add(&argv, p->argv[0]);
-        pv_strv_take(&argv, pv_strf("%s%s", a->profile->servers_argument, a->servers.json));
-        for (char **arg = p->argv + 1; *arg; arg++)
-                pv_strv_add(&argv, *arg);
-        pv_plan_set_argv(p, argv.v);
-}
-
-/* What earlier runs left over the workspace and other staged directories, in a stage that is taken again. */
-static void add_layers(const struct admission *a, const struct pv_strv *staged, struct pv_backings *out)
-{
-        const char *stage = a->around->stage_dir;
-        pv_auto_free char *pattern = stage ? pv_strf("%s/roots", stage) : NULL;
-        pv_auto_dir roots = pattern ? opendir(pattern) : NULL;
-        for (struct dirent *r; roots && (r = readdir(roots));) {
-                pv_auto_free char *layers = pv_strf("%s/%s/layers", pattern, r->d_name);
-                pv_auto_dir d = r->d_name[0] == '.' ? NULL : opendir(layers);
-                for (struct dirent *l; d && (l = readdir(d));) {
-                        pv_auto_free char *layer = pv_path_join(layers, l->d_name);
-                        for (size_t i = 0; l->d_name[0] != '.' && i < staged->n; i++)
-                                pv_backings_add(out, staged->v[i], layer, false);
-                }
-        }
-}
-
-/* What runs of the agent left in its state and in the caches of the workspace. */
-static void add_kept_backings(const struct admission *a, struct pv_backings *out)
-{
-        const struct pv_plan *p = a->plan;
-        const char *store = a->around->store;
-        if (!store)
-                return;
-        pv_auto_free char *state = pv_kept_state_of(store, a->profile->name);
-        pv_auto_free char *caches = pv_kept_caches_of(store, p->workspace, a->profile->name);
-        for (size_t i = 0; i < a->profile->state.n; i++) {
-                pv_auto_free char *view = pv_path_join(p->home, a->profile->state.v[i]);
-                pv_auto_free char *src = pv_path_join(state, a->profile->state.v[i]);
-                pv_backings_add(out, view, src, false);
-        }
-        pv_auto_free char *upper = pv_path_join(caches, "upper");
-        pv_backings_add(out, p->home, upper, false);
-}
-
-/* A program that an earlier command may have put where it is would be given the agent's login by its name alone. */
-static bool may_be_planted(struct admission *a)
-{
-        const struct pv_plan *p = a->plan;
-        const struct pv_request *r = a->request;
-        pv_auto_strv dirs = { 0 }, staged = { 0 };
-        pv_auto_backings view = { 0 };
-        pv_strv_add(&dirs, p->workspace);
-        pv_strv_add(&staged, p->workspace);
-        pv_kept_list(p->home, a->profile, &dirs);
-        add_kept_backings(a, &view);
-        for (size_t i = 0; i < r->mount.n; i++) {
-                struct pv_mount m = { 0 };
-                struct pv_err later = PV_ERR_INIT; /* a wrong one is refused where mounts are added */
-                if (pv_grant_parse_mount(r->mount.v[i], p->home, &m, &later) < 0)
-                        continue;
-                if (m.access != PV_MOUNT_READ) {
-                        pv_strv_add(&dirs, m.src);
-                        pv_strv_add(&dirs, m.dst);
-                }
-                if (m.access == PV_MOUNT_STAGE)
-                        pv_strv_add(&staged, m.dst);
-                if (!pv_streq(m.src, m.dst))
-                        pv_backings_add(&view, m.dst, m.src, true);
-                pv_mount_fini(&m);
-        }
-        add_layers(a, &staged, &view);
-        const char *in = pv_profile_leads_through(p->argv[0], pv_env_get(a->around->environment, "PATH"), &dirs, &view);
-        if (in)
-                note(a, "%s lies in %s%s: it gets no profile by its name (--profile %s gives it that one)", p->argv[0],
-                     pv_streq(in, p->workspace) ? "the workspace" : in,
-                     pv_streq(in, p->workspace) ? "" : ", where runs may write", base_name(p->argv[0]));
-        return in;
-}
-
-static int choose_profile(struct admission *a, struct pv_err *err)
-{
-        pv_auto_free char *path = NULL;
-        if (find_profile(a, &path, err) < 0)
-                return -1;
-        if (!path)
-                return 0;
-        pv_auto_free char *name = pv_strdup(base_name(path));
-        *strrchr(name, '.') = '\0';
-        if (pv_profile_load(path, name, &a->profile, err) < 0)
-                return -1;
-        if (!a->request->profile && may_be_planted(a)) {
-                pv_profile_free(a->profile);
-                a->profile = NULL;
-                return 0;
-        }
-        pv_profile_put(a->profile, a->plan);
-        switch_inner_sandbox_off(a->plan, a->profile);
-        return 0;
-}
-
-static void add_kept(struct admission *a)
-{
-        const struct pv_request *r = a->request;
-        if (a->profile)
-                pv_kept_add_profile(a->plan, a->profile, a->around->store, r, a->notes);
-        if (r->safe && !r->no_caches)
-                pv_kept_add_caches(a->plan, a->profile, a->around->store);
-}
-
-/* What the profile adds, in one line; and what to do where the agent cannot know who it works for. */
-static void say_profile(struct admission *a)
-{
-        const struct pv_plan *p = a->plan;
-        pv_auto_str given = { 0 };
-        for (size_t i = 0; i < p->profile.pass_env.n; i++)
-                if (pv_strv_has(&p->env_passed, p->profile.pass_env.v[i]))
-                        pv_str_putf(&given, "%s %s", given.len ? "," : "; given", p->profile.pass_env.v[i]);
-        note(a, "profile %s: %zu host%s%s%s%s (pvisor profile show %s)", p->profile.name, p->profile.hosts.n,
-             p->profile.hosts.n == 1 ? "" : "s", p->n_state ? ", state of its own" : "", given.len ? given.s : "",
-             p->profile.inner_sandbox ? "; its own sandbox is off" : "", p->profile.name);
-        if (a->profile->login.n && !given.len && p->n_state && access(p->state[0].src, F_OK) < 0 &&
-            !a->request->no_settings)
-                note(a, "%s has not been logged in here: pvisor login %s", p->profile.name, p->profile.name);
 }
 
 static int check_workspace(const struct admission *a, struct pv_err *err)
@@ -551,25 +304,6 @@ static void add_git_ignores(struct admission *a)
                 (struct pv_mount){ .src = pv_steal(&real), .dst = pv_strdup(who.excludes), .access = PV_MOUNT_READ };
 }
 
-static int set_environment(struct admission *a, struct pv_err *err)
-{
-        const struct pv_strv *pass = &a->request->pass_env;
-        if (pv_env_check_names(pass, err) < 0)
-                return -1;
-        pv_auto_strv person = { 0 };
-        for (char *const *e = a->around->environment; e && *e; e++)
-                pv_strv_add(&person, *e);
-        for (size_t i = 0; i < a->servers.variables.n; i++)
-                pv_strv_add(&person, a->servers.variables.v[i]);
-        pv_env_fill(a->plan, person.v, pass);
-        for (size_t i = 0; i < pass->n; i++)
-                if (!pv_strv_has(&a->plan->env_passed, pass->v[i]))
-                        note(a, "--pass-env %s: not set here, so not passed", pass->v[i]);
-        if (a->plan->safe)
-                pv_services_note_variables(a->plan, a->around->environment, a->notes);
-        return 0;
-}
-
 /*
  * What a service or a device of the host opens cannot be enforced: --safe gives it up at the person's word, --strict
  * does not.
@@ -629,11 +363,11 @@ static int admit(struct admission *a, char *const *argv, struct pv_err *err)
                 return -1;
         set_dimensions(a);
         find_home(a);
-        if (set_stage_max(a, err) < 0 || find_workspace(a, err) < 0 || choose_profile(a, err) < 0 ||
+        if (set_stage_max(a, err) < 0 || find_workspace(a, err) < 0 || pv_admission_choose_profile(a, err) < 0 ||
             pv_admit_network(r, a->around->environment, a->plan, err) < 0)
                 return -1;
         if (r->safe && a->plan->net == PV_NET_AMBIENT)
-                note(a, "--overlaynet off: the network is not restricted in this run");
+                pv_admission_note(a, "--overlaynet off: the network is not restricted in this run");
         if (check_workspace(a, err) < 0 || set_home(a, err) < 0 || add_hidden(a, err) < 0 || add_roots(a, err) < 0 ||
             pv_grant_add_mounts(a->plan, &r->mount, a->around->environment, r->i_know, err) < 0 ||
             check_stage_place(a, err) < 0 || pv_grant_add_devices(a->plan, &r->device, r->i_know, err) < 0)
@@ -642,16 +376,14 @@ static int admit(struct admission *a, char *const *argv, struct pv_err *err)
         if (add_masks(a, err) < 0)
                 return -1;
         add_git_ignores(a);
-        add_kept(a);
-        add_servers(a);
-        if (set_environment(a, err) < 0 || set_required(a->plan, err) < 0)
+        pv_admission_add_agent(a);
+        if (pv_admission_set_environment(a, err) < 0 || set_required(a->plan, err) < 0)
                 return -1;
         for (size_t i = 0; i < a->plan->n_services; i++)
-                note(a, "%s is shown (%s): what it opens is not enforced in this run", a->plan->services[i].what,
-                     a->plan->services[i].path);
+                pv_admission_note(a, "%s is shown (%s): what it opens is not enforced in this run",
+                                  a->plan->services[i].what, a->plan->services[i].path);
         pv_outside_note(a->plan, a->around->environment, a->notes);
-        if (a->profile)
-                say_profile(a);
+        pv_admission_say_agent(a);
         return 0;
 }
 

@@ -24,4 +24,13 @@ struct pv_surroundings {
 int pv_admit(const struct pv_request *request, const struct pv_surroundings *around, char *const *argv,
              struct pv_plan **out, struct pv_strv *notes, struct pv_err *err);
 
+/*
+ * Another command (argv; NULL: the same again) in the boundary of a run that was: plan is that run's, read from its
+ * record, with the directory where the command starts. What the agent's profile adds is decided anew, as for a run of
+ * that command: the profile that was named, else that of the program, else the one that the run had; variables are
+ * those of around. around->stage_dir: the stage that the command will stand on. Hosts that the run could reach stay.
+ */
+int pv_admit_again(struct pv_plan *plan, char *const *argv, const struct pv_surroundings *around, struct pv_strv *notes,
+                   struct pv_err *err);
+
 #endif

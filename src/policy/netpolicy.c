@@ -71,6 +71,25 @@ int pv_netpolicy_add_layer(struct pv_netpolicy *p, const struct pv_netlayer_text
                        : 0;
 }
 
+int pv_netpolicy_allow_more(struct pv_netpolicy *p, struct pv_netlayer *l, const struct pv_strv *texts,
+                            const struct pv_groups *groups, struct pv_err *err)
+{
+        const struct reading how = { p, groups, "overlaynet-allow", true };
+        pv_auto_free struct pv_netrule *more = NULL;
+        size_t n = 0;
+        if (read_rules(&how, texts, &more, &n, err) < 0)
+                return -1;
+        l->allow = pv_realloc(l->allow, l->n_allow + n + 1, sizeof *l->allow);
+        for (size_t i = 0; i < n; i++) {
+                bool known = false;
+                for (size_t k = 0; k < l->n_allow && !known; k++)
+                        known = memcmp(&l->allow[k], &more[i], sizeof *more) == 0;
+                if (!known)
+                        l->allow[l->n_allow++] = more[i];
+        }
+        return 0;
+}
+
 int pv_netpolicy_add_limit(struct pv_netpolicy *p, const char *text, const struct pv_groups *groups, struct pv_err *err)
 {
         pv_auto_netrules rules = { 0 };

@@ -61,6 +61,9 @@ struct pv_netlayer_texts {
 };
 int pv_netpolicy_add_layer(struct pv_netpolicy *p, const struct pv_netlayer_texts *texts,
                            const struct pv_groups *groups, struct pv_err *err);
+/* More that a layer of it allows. */
+int pv_netpolicy_allow_more(struct pv_netpolicy *p, struct pv_netlayer *l, const struct pv_strv *texts,
+                            const struct pv_groups *groups, struct pv_err *err);
 /* "[TARGET=]RATE". */
 int pv_netpolicy_add_limit(struct pv_netpolicy *p, const char *text, const struct pv_groups *groups,
                            struct pv_err *err);

@@ -262,6 +262,24 @@ static int add_rules(const struct pv_request *r, struct pv_plan *plan, const str
         return 0;
 }
 
+int pv_admit_hosts(struct pv_netpolicy *p, const struct pv_strv *hosts, char *const *environment, struct pv_err *err)
+{
+        pv_auto_groups groups = { 0 };
+        const struct pv_strv *const texts[] = { hosts };
+        if (pv_groups_load_for(texts, 1, environment, &groups, err) < 0)
+                return -1;
+        for (size_t i = 0; hosts->n && i < p->n_layers; i++) {
+                struct pv_netlayer *l = &p->layer[i];
+                if (!pv_netlayer_is_list(l))
+                        continue;
+                if (pv_netpolicy_allow_more(p, l, hosts, &groups, err) < 0)
+                        return -1;
+                if (pv_streq(l->name, PV_LAYER_SAFE))
+                        l->name = PV_LAYER_PROFILE;
+        }
+        return 0;
+}
+
 int pv_admit_network(const struct pv_request *r, char *const *environment, struct pv_plan *plan, struct pv_err *err)
 {
         const struct pv_strv *const texts[] = { &r->overlaynet_allow, &r->overlaynet_deny, &r->overlaynet_limit,

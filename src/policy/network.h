@@ -12,6 +12,9 @@
  */
 int pv_admit_network(const struct pv_request *r, char *const *environment, struct pv_plan *plan, struct pv_err *err);
 
+/* Hosts of a profile that comes to a policy later, in the places where pv_admit_network() puts them. */
+int pv_admit_hosts(struct pv_netpolicy *p, const struct pv_strv *hosts, char *const *environment, struct pv_err *err);
+
 /* "[ADDR:]HOSTPORT[:PORT]": the sandbox's port is the host's unless it is given. PV_ERR_USAGE. */
 int pv_publication_parse(const char *text, struct pv_publication *out, struct pv_err *err);
 

@@ -77,6 +77,7 @@ void pv_plan_free(struct pv_plan *plan)
         free(plan->profile.name);
         free(plan->profile.path);
         free(plan->profile.inner_sandbox);
+        free(plan->profile.asked);
         pv_strv_fini(&plan->profile.hosts);
         pv_strv_fini(&plan->profile.pass_env);
         pv_strv_fini(&plan->profile.set_env);
@@ -90,6 +91,7 @@ void pv_plan_free(struct pv_plan *plan)
         pv_strv_fini(&plan->masks);
         pv_strv_fini(&plan->env);
         pv_strv_fini(&plan->env_passed);
+        pv_strv_fini(&plan->env_asked);
         pv_strv_fini(&plan->env_injected);
         free(plan);
 }

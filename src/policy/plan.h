@@ -63,6 +63,8 @@ struct pv_plan_profile {
         struct pv_strv hosts;
         struct pv_strv pass_env, set_env;
         char *inner_sandbox; /* how the agent's own sandbox was switched off, in words; or NULL */
+        char *asked;         /* what --profile said; NULL: nothing */
+        size_t n_arguments;  /* that it put before the person's own */
 };
 
 /* One directory whose changes are staged. Roots never overlap; roots[0] is the workspace. */
@@ -128,7 +130,8 @@ struct pv_plan {
         struct pv_service *services;
         size_t n_services;
         struct pv_plan_profile profile;
-        struct pv_kept *state; /* of the agent, for all its runs */
+        bool no_state, no_caches; /* as asked */
+        struct pv_kept *state;    /* of the agent, for all its runs */
         size_t n_state;
         struct pv_strv caches;     /* relative to home: one layer over the host's for each workspace */
         char *cache_dir;           /* where that layer is, in the store; NULL: no caches */
@@ -140,6 +143,7 @@ struct pv_plan {
 
         struct pv_strv env;          /* NAME=VALUE, all that the command gets; never written to a file */
         struct pv_strv env_passed;   /* names asked for with --pass-env that were present */
+        struct pv_strv env_asked;    /* those of --pass-env, whether present or not */
         struct pv_strv env_injected; /* names that pVisor itself sets */
 
         /* What must be enforced or the run is refused (exit 5): set by --safe and --strict. */
