@@ -207,10 +207,20 @@ static void answer_lost(int listener, uint64_t first, uint64_t n)
                 pv_rename_answer(listener, first + i, EINTR);
 }
 
+/* The kernel hangs up when the filter is over nobody any more: so ends the helper of every command that leaves nobody. */
+static bool is_over_nobody(int listener)
+{
+        struct pollfd p = { .fd = listener };
+
+        return poll(&p, 1, 0) > 0 && p.revents & POLLHUP;
+}
+
 int pv_rename_take_over(struct pv_rename *r)
 {
         int listener = receive_fd(r->to_init[1], MSG_DONTWAIT);
 
+        if (listener >= 0 && is_over_nobody(listener))
+                pv_fd_closep(&listener);
         for (size_t i = 0; listener >= 0 && i < PV_RENAME_SLOTS; i++) {
                 uint64_t id = atomic_load(&r->shared->in_hand[i]);
 

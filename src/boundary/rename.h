@@ -59,7 +59,8 @@ bool pv_rename_reaped(const struct pv_rename *r, pid_t pid);
 /*
  * The helper died: the workload killed it, or memory ran out. Ends the renames that it had in hand with EINTR and
  * returns the listener, pid 1's from now on. While it is polled and answered no rename hangs or fails with ENOSYS:
- * those of lower directories fail with EXDEV, as they would without a helper. -1: there is no listener.
+ * those of lower directories fail with EXDEV, as they would without a helper. -1: there is no listener, or nobody whom
+ * it could tell of.
  */
 int pv_rename_take_over(struct pv_rename *r);
 
