@@ -40,35 +40,51 @@ struct pv_boundary_network {
         void *ctx;
 };
 
+/* What is known before there is a job; what is pointed at is borrowed until the start. */
 struct pv_boundary_spec {
         const struct pv_plan *plan;
+        int stdio[3];  /* descriptors that become 0, 1, 2; borrowed; -1: comes with the job, and is no terminal */
+        bool terminal; /* stdio[0] is the person's terminal: hand over its foreground group */
+        const struct pv_boundary_network *network; /* of a PV_NET_RULES plan; else NULL */
+        bool survey;                               /* `doctor`: to see how far it comes, rather than to be refused */
+        bool skip_probes;                          /* `inspect`, contained git: probes are recorded as not run */
+};
+
+/* What comes with the job. */
+struct pv_boundary_job {
         const struct pv_overlay *overlays; /* one a staged root, in the order of plan->roots */
         size_t n_overlays;
         const char *scratch; /* a directory of this job alone, made when it is needed (throw-away layers where tmpfs
                                 lacks user xattrs); removed by the caller afterwards; NULL: there is none */
-        int stdio[3];        /* descriptors that become 0, 1, 2; borrowed */
-        bool terminal;       /* stdio[0] is the person's terminal: hand over its foreground group */
-        const struct pv_cache_layer *caches;       /* of a plan with caches; NULL: they are as the rest of HOME */
-        const struct pv_boundary_network *network; /* of a PV_NET_RULES plan; else NULL */
-        /* The sandbox's first process exists and waits: nothing of it has done anything yet. NULL: nobody asks. */
+        int stdio[3];        /* where the specification has -1; borrowed */
+        const struct pv_cache_layer *caches; /* of a plan with caches; NULL: they are as the rest of HOME */
+        /* The sandbox's first process waits: nothing of it has seen anything of the job yet. NULL: nobody asks. */
         void (*born)(void *ctx, pid_t init);
-        void *ctx;        /* of born */
-        bool survey;      /* `doctor`: to see how far it comes, rather than to be refused */
-        bool skip_probes; /* `inspect`, contained git: probes are recorded as not run */
+        void *ctx; /* of born */
 };
 
+struct pv_launch;   /* a boundary that was begun: its first process builds, and waits to hear of the job; opaque */
 struct pv_boundary; /* a running boundary; opaque */
 
 /*
- * Builds the sandbox, installs every control, runs the probes and execs the command. Returns once the command was
- * exec'd (the launcher's pipe closed on exec) with *out owned by the caller and obs filled, or fails with nothing
- * left running; obs is filled as far as known on failure too. An unsandboxed, unstaged plan (ambient) goes through
- * here too: nothing is installed but what the plan asks for, and obs says so.
+ * Begins to build the sandbox, beside the caller, who makes the job meanwhile. What goes wrong is said by
+ * pv_boundary_start(). Changes nothing outside of itself but for a control group.
+ */
+struct pv_launch *pv_boundary_begin(const struct pv_boundary_spec *spec);
+
+/* Nothing came of the job. NULL is fine. */
+void pv_boundary_forget(struct pv_launch *begun);
+
+/*
+ * Has the sandbox finished, every control installed, the probes run and the command exec'd. Takes begun, and returns
+ * once the command was exec'd (the launcher's pipe closed on exec) with *out owned by the caller and obs filled, or
+ * fails with nothing left running; obs is filled as far as known on failure too. An unsandboxed, unstaged plan
+ * (ambient) goes through here too: nothing is installed but what the plan asks for, and obs says so.
  * PV_ERR_UNSUPPORTED: a required dimension is not enforced here (names it and the reason); PV_ERR_NOT_EXEC and
  * PV_ERR_NOT_FOUND: the command; PV_ERR_SYS: set-up failed.
  */
-int pv_boundary_start(const struct pv_boundary_spec *spec, struct pv_boundary **out, struct pv_observations *obs,
-                      struct pv_err *err);
+int pv_boundary_start(struct pv_launch *begun, const struct pv_boundary_job *job, struct pv_boundary **out,
+                      struct pv_observations *obs, struct pv_err *err);
 
 enum pv_end {
         PV_END_EXITED,

@@ -167,15 +167,6 @@ int pv_canary_open(struct pv_canary *c, enum pv_canary_kinds kinds, const char *
         return -1;
 }
 
-void pv_canary_forget(struct pv_canary *c)
-{
-        int *outside[] = { &c->socket,      &c->fifo,        &c->abstract_socket, &c->tcp4_socket,
-                           &c->tcp6_socket, &c->udp4_socket, &c->udp6_socket };
-
-        for (size_t i = 0; i < sizeof outside / sizeof *outside; i++)
-                pv_fd_closep(outside[i]);
-}
-
 void pv_canary_clear(struct pv_canary *c)
 {
         c->dir_fd = c->supervisor_fd = c->socket = c->fifo = c->abstract_socket = -1;
@@ -184,12 +175,14 @@ void pv_canary_clear(struct pv_canary *c)
 
 void pv_canary_close(struct pv_canary *c)
 {
-        pv_canary_forget(c);
+        int *fds[] = { &c->socket,      &c->fifo,        &c->abstract_socket, &c->tcp4_socket,  &c->tcp6_socket,
+                       &c->udp4_socket, &c->udp6_socket, &c->dir_fd,          &c->supervisor_fd };
+
         if (c->dir_fd >= 0)
                 remove_things(c->dir_fd);
         if (c->dir[0])
                 (void)rmdir(c->dir);
-        pv_fd_closep(&c->dir_fd);
-        pv_fd_closep(&c->supervisor_fd);
+        for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
+                pv_fd_closep(fds[i]);
         *c = (struct pv_canary)PV_CANARY_INIT;
 }

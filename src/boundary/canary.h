@@ -41,7 +41,7 @@ struct pv_canary {
 /*
  * Makes the canaries asked for (the supervisor itself is one always). parent: an absolute host directory that the view
  * does not show; needed for PV_CANARY_PATHS. A host without IPv6 has no v6 canaries: their probes are absent.
- * Called by the supervisor before it forks.
+ * Called by the supervisor.
  */
 int pv_canary_open(struct pv_canary *c, enum pv_canary_kinds kinds, const char *parent, struct pv_err *err);
 
@@ -50,8 +50,5 @@ void pv_canary_close(struct pv_canary *c);
 
 /* Sets all descriptors to -1 without closing any: those of a copy are another process's. */
 void pv_canary_clear(struct pv_canary *c);
-
-/* In the sandbox, right after the fork: closes the descriptors that it must not have. */
-void pv_canary_forget(struct pv_canary *c);
 
 #endif

@@ -88,17 +88,16 @@ static int make_plan(const struct place *p, struct pv_plan **plan, struct pv_err
 
 static int start(const struct place *p, const struct pv_plan *plan, struct pv_observations *obs, struct pv_err *err)
 {
-        const struct pv_overlay overlay = { .root = plan->roots, .upper = p->upper, .work = p->layer };
+        const struct pv_overlay overlay = { .root = plan->roots, .upper = p->upper, .work = p->layer, .channel = -1 };
         pv_auto_fd null = open("/dev/null", O_RDWR | O_CLOEXEC);
-        const struct pv_boundary_spec spec = { .plan = plan,
-                                               .overlays = &overlay,
-                                               .n_overlays = plan->n_roots ? 1 : 0,
-                                               .scratch = p->scratch,
-                                               .survey = true,
-                                               .stdio = { null, null, null } };
+        const struct pv_boundary_spec spec = { .plan = plan, .survey = true, .stdio = { null, null, null } };
+        const struct pv_boundary_job job = { .overlays = &overlay,
+                                             .n_overlays = plan->n_roots ? 1 : 0,
+                                             .scratch = p->scratch,
+                                             .stdio = { -1, -1, -1 } };
         struct pv_boundary *b = NULL;
         struct pv_exit end;
-        int r = pv_boundary_start(&spec, &b, obs, err);
+        int r = pv_boundary_start(pv_boundary_begin(&spec), &job, &b, obs, err);
 
         if (r == 0)
                 r = pv_boundary_wait(b, &end, err);

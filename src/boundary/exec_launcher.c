@@ -75,7 +75,7 @@ static void adapt_plan(struct pv_launch *l, const struct pv_exec_command *x)
         if (x->cwd[0] == '/' && chdir(x->cwd) == 0)
                 plan->cwd = x->cwd;
         for (int i = 0; i < 3; i++)
-                spec->stdio[i] = x->stdio[i];
+                l->stdio[i] = x->stdio[i];
         spec->plan = plan;
         spec->terminal = false;
         l->spec = spec;

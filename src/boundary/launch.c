@@ -11,11 +11,14 @@
  * until it executes the command; the command and all that comes of it are hostile.
  *
  *   supervisor                     init (pid 1)                      launcher
- *   view, id maps, canaries
+ *   view
  *   fork ------------------------> own namespaces
  *   cgroup, id maps
- *   GO --------------------------> network's inside, mounts, pivot_root,
- *                                  verify, namespace limits
+ *   GO --------------------------> network's inside, mounts of the
+ *   the caller makes the job       machine's own directories...
+ *   canaries
+ *   JOB -------------------------> ...and of the job's layers,
+ *                                  pivot_root, verify, namespace limits
  *                       <--views, network's sockets--
  *                                  fork ---------------------------> inner user namespace
  *                                  id maps, one byte --------------> group, terminal, descriptors, directory,
@@ -39,6 +42,11 @@
  * then. It must outlive the supervisor for a moment, to sweep up what the command left: it asks for no signal on its
  * parent's death, but watches the control channel.
  *
+ * Init builds before there is a job (pv_boundary_begin), since making one takes as long as half of the view. Until it
+ * has heard of the job it knows no path of it, so that a job's record can name init before that touches anything of the
+ * job. A failure of the beginning is kept until pv_boundary_start(): what goes wrong with the job is said first, and
+ * there is a record for what goes wrong with the boundary.
+ *
  * Failure: the first child that fails reports one struct pv_err and exits; the supervisor finds that, or an end of
  * file without an exec (init is dead then), kills init and returns the error. Cleaning up is the kernel's: mounts,
  * namespaces and the scratch file system end with the last process, canaries and control group are removed here.
@@ -60,6 +68,7 @@
 #include "base/clock.h"
 #include "base/syscall.h"
 #include "boundary/exec.h"
+#include "boundary/job_order.h"
 #include "boundary/landlock.h"
 #include "base/mountinfo.h"
 #include "boundary/report.h"
@@ -128,10 +137,9 @@ static bool is_shown(const struct pv_view *view, const char *path)
  * job's own directory, which no view shows. A supervisor that is killed in these milliseconds leaves three empty files
  * behind, until another one sweeps them up.
  */
-static int open_canary_paths(struct pv_launch *l, unsigned kinds, struct pv_err *err)
+static int open_canary_paths(struct pv_launch *l, unsigned kinds, const char *own, struct pv_err *err)
 {
         static const char memory[] = "/dev/shm";
-        const char *own = l->spec->scratch;
         struct pv_err full = PV_ERR_INIT;
         struct statfs fs;
         if (statfs(memory, &fs) == 0 && fs.f_type == TMPFS_MAGIC && !is_shown(&l->view, memory) &&
@@ -145,19 +153,19 @@ static int open_canary_paths(struct pv_launch *l, unsigned kinds, struct pv_err 
         return pv_canary_open(&l->canary, kinds, own, err);
 }
 
-static int open_canaries(struct pv_launch *l, struct pv_err *err)
+/* scratch: the job's own directory; or NULL. */
+static int open_canaries(struct pv_launch *l, const char *scratch, struct pv_err *err)
 {
-        const struct pv_boundary_spec *s = l->spec;
         unsigned kinds = 0;
-        if (s->skip_probes || !l->namespaces)
+        if (l->spec->skip_probes)
                 return 0;
         if (l->namespaces & CLONE_NEWNET)
                 kinds |= PV_CANARY_ABSTRACT | PV_CANARY_NETWORK;
         l->b->canary_kinds = kinds & PV_CANARY_ABSTRACT;
-        if (l->view.base == PV_VIEW_NEW_ROOT && s->scratch) {
+        if (l->view.base == PV_VIEW_NEW_ROOT && scratch) {
                 kinds |= PV_CANARY_PATHS | PV_CANARY_ABSTRACT;
                 l->b->canary_kinds = kinds & ~(unsigned)PV_CANARY_NETWORK;
-                return open_canary_paths(l, kinds, err);
+                return open_canary_paths(l, kinds, scratch, err);
         }
         return pv_canary_open(&l->canary, kinds, NULL, err);
 }
@@ -206,21 +214,32 @@ static int prepare(struct pv_launch *l, struct pv_err *err)
             pv_root_view(s->plan, &mounts, tty, &l->view, err) < 0)
                 return -1;
         l->renames = has_layers(&l->view);
-        return identify_roots(l, err) < 0 || open_canaries(l, err) < 0 ? -1 : 0;
+        return identify_roots(l, err);
+}
+
+/* Nothing that the terminal sends reaches the child, from its first instruction on. */
+static pid_t fork_init(struct pv_launch *l)
+{
+        sigset_t all;
+        sigfillset(&all);
+        (void)sigprocmask(SIG_SETMASK, &all, NULL);
+        pid_t pid = pv_launch_fork(l->namespaces, &l->b->init_pidfd);
+        if (pid == 0)
+                pv_sandbox_main(l);
+        int why = errno;
+        (void)sigprocmask(SIG_SETMASK, &l->b->old_mask, NULL);
+        errno = why;
+        return pid;
 }
 
 static int start_init(struct pv_launch *l, struct pv_err *err)
 {
         struct pv_boundary *b = l->b;
-        pid_t pid = pv_launch_fork(l->namespaces, &b->init_pidfd);
+        pid_t pid = fork_init(l);
         if (pid < 0)
                 return l->namespaces ? pv_userns_explain(errno, err)
                                      : pv_err_set(err, PV_ERR_SYS, errno, "start a process");
-        if (pid == 0)
-                pv_sandbox_main(l);
         b->init = pid;
-        if (l->spec->born)
-                l->spec->born(l->spec->ctx, pid);
         pv_fd_closep(&l->report[1]);
         pv_fd_closep(&l->control[1]);
         b->control = pv_fd_steal(&l->control[0]);
@@ -230,6 +249,16 @@ static int start_init(struct pv_launch *l, struct pv_err *err)
                 return -1;
         (void)pv_message_send(b->control, PV_MESSAGE_GO, 0);
         return 0;
+}
+
+/* What init waits for before it shows anything of the job's. */
+static int tell_of_job(struct pv_launch *l, const struct pv_boundary_job *job, struct pv_err *err)
+{
+        if (l->namespaces && open_canaries(l, job->scratch, err) < 0)
+                return -1;
+        if (job->born)
+                job->born(job->ctx, l->b->init);
+        return pv_job_order_send(l->b->control, job, &l->canary, err);
 }
 
 /*
@@ -316,9 +345,7 @@ static int await_exec(struct pv_launch *l, struct pv_err *err)
 static struct pv_boundary *new_boundary(const struct pv_boundary_spec *spec)
 {
         struct pv_boundary *b = pv_calloc(1, sizeof *b);
-        sigset_t set;
-        pv_supervise_signals(&set);
-        (void)sigprocmask(SIG_BLOCK, &set, &b->old_mask);
+        (void)sigprocmask(SIG_BLOCK, NULL, &b->old_mask);
         b->init_pidfd = b->control = -1;
         b->tty = (struct pv_tty)PV_TTY_INIT;
         pv_stdio_note_flags(&b->stdio);
@@ -327,14 +354,14 @@ static struct pv_boundary *new_boundary(const struct pv_boundary_spec *spec)
         b->timeout_ms = spec->plan->limits.timeout_ms;
         for (size_t i = 0; i < PV_BOUNDARY_NET_FDS; i++)
                 b->net[i] = -1;
-        b->n_views = spec->n_overlays;
+        b->n_views = spec->plan->n_roots;
         b->views = pv_calloc(b->n_views + 1, sizeof *b->views);
         for (size_t i = 0; i < b->n_views; i++)
                 b->views[i] = -1;
         return b;
 }
 
-static void launch_fini(struct pv_launch *l)
+static void launch_free(struct pv_launch *l)
 {
         pv_canary_close(&l->canary);
         for (int i = 0; i < 2; i++) {
@@ -343,32 +370,61 @@ static void launch_fini(struct pv_launch *l)
         }
         pv_view_fini(&l->view);
         free(l->roots);
+        free(l);
 }
 
-int pv_boundary_start(const struct pv_boundary_spec *spec, struct pv_boundary **out, struct pv_observations *obs,
-                      struct pv_err *err)
+struct pv_launch *pv_boundary_begin(const struct pv_boundary_spec *spec)
 {
-        struct pv_launch l = {
-                .spec = spec,
+        struct pv_launch *l = pv_calloc(1, sizeof *l);
+        *l = (struct pv_launch){
+                .given = *spec,
+                .spec = &l->given,
                 .b = new_boundary(spec),
-                .obs = obs,
+                .failure = PV_ERR_INIT,
                 .canary = PV_CANARY_INIT,
                 .report = { -1, -1 },
                 .control = { -1, -1 },
                 .share = -1,
                 .rename = PV_RENAME_INIT,
         };
-        int r = prepare(&l, err);
-        if (r == 0)
-                r = start_init(&l, err);
-        if (r == 0)
-                r = await_exec(&l, err);
-        launch_fini(&l);
-        if (r < 0) {
-                pv_boundary_free(l.b);
+        if (prepare(l, &l->failure) == 0)
+                (void)start_init(l, &l->failure);
+        return l;
+}
+
+void pv_boundary_forget(struct pv_launch *begun)
+{
+        if (!begun)
+                return;
+        pv_boundary_free(begun->b);
+        launch_free(begun);
+}
+
+/* The supervisor's signals are the run's from here on. */
+static int finish(struct pv_launch *l, const struct pv_boundary_job *job, struct pv_err *err)
+{
+        sigset_t set;
+        pv_supervise_signals(&set);
+        (void)sigprocmask(SIG_BLOCK, &set, NULL);
+        if (l->failure.kind != PV_ERR_NONE) {
+                *err = l->failure;
                 return -1;
         }
-        *out = l.b;
+        return tell_of_job(l, job, err) < 0 ? -1 : await_exec(l, err);
+}
+
+int pv_boundary_start(struct pv_launch *begun, const struct pv_boundary_job *job, struct pv_boundary **out,
+                      struct pv_observations *obs, struct pv_err *err)
+{
+        struct pv_boundary *b = begun->b;
+        begun->obs = obs;
+        int r = finish(begun, job, err);
+        launch_free(begun);
+        if (r < 0) {
+                pv_boundary_free(b);
+                return -1;
+        }
+        *out = b;
         return 0;
 }
 

@@ -16,8 +16,10 @@
 #include "boundary/view.h"
 
 struct pv_launch {
-        const struct pv_boundary_spec *spec;
+        struct pv_boundary_spec given;
+        const struct pv_boundary_spec *spec; /* that, or another command's (exec.h) */
         struct pv_boundary *b;
+        struct pv_err failure;       /* of the beginning */
         struct pv_observations *obs; /* each process fills its own copy and reports it */
         struct pv_view view;
         struct pv_idmap ids;
@@ -28,6 +30,9 @@ struct pv_launch {
         struct pv_probe_identity *roots; /* of plan->roots[i].target, plan->n_roots of them */
         int report[2], control[2];       /* [0] the supervisor's end */
         /* From here on filled by pid 1, for the launcher. */
+        bool heard;                               /* of the job: */
+        struct pv_boundary_job job;               /* what it works with, and the canary's two descriptors */
+        int stdio[3];                             /* all of them */
         struct pv_rename rename;                  /* when renames is set */
         int share;                                /* of pv_mounts_out */
         bool caches_lost;                         /* the same */
@@ -39,7 +44,7 @@ struct pv_launch {
 /* fork(2) with CLONE_NEW* flags and, where pidfd is not NULL, a pidfd. */
 pid_t pv_launch_fork(int flags, int *pidfd);
 
-/* In the child of the supervisor. Builds the sandbox, starts the launcher, becomes init. */
+/* In the child of the supervisor, all signals blocked. Builds the sandbox, starts the launcher, becomes init. */
 _Noreturn void pv_sandbox_main(struct pv_launch *l);
 
 /*

@@ -37,7 +37,7 @@ static int place_stdio(const struct pv_launch *l, struct pv_err *err)
         const int *instead = l->b->tty.instead;
         int high[3];
         for (int i = 0; i < 3; i++)
-                if ((high[i] = fcntl(!l->further && instead[i] >= 0 ? instead[i] : l->spec->stdio[i], F_DUPFD_CLOEXEC,
+                if ((high[i] = fcntl(!l->further && instead[i] >= 0 ? instead[i] : l->stdio[i], F_DUPFD_CLOEXEC,
                                      FD_REPORT)) < 0)
                         return pv_err_set(err, PV_ERR_SYS, errno, "standard descriptor %d", i);
         for (int i = 0; i < 3; i++)
@@ -192,7 +192,6 @@ static int become_command(struct pv_launch *l, int go, struct pv_err *err)
 void pv_launcher_main(struct pv_launch *l, int go)
 {
         struct pv_err err = PV_ERR_INIT;
-        pv_canary_forget(&l->canary);
         (void)become_command(l, go, &err);
         pv_launch_fail(l, &err);
 }

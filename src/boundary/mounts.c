@@ -297,6 +297,13 @@ static int step_proc(struct pv_mounts_build *b, const struct pv_view_step *s, st
 
 /* ---- the engine ---- */
 
+int pv_mounts_await_job(struct pv_mounts_build *b, struct pv_err *err)
+{
+        if (!b->job)
+                b->job = b->in->await_job(b->in->ctx, err);
+        return b->job ? 0 : -1;
+}
+
 static int (*const steps[])(struct pv_mounts_build *, const struct pv_view_step *, struct pv_err *) = {
         [PV_VIEW_DIR] = step_dir,          [PV_VIEW_LINK] = step_link,      [PV_VIEW_PRIVATE] = step_private,
         [PV_VIEW_SEAL] = step_seal,        [PV_VIEW_SYSTEM] = step_system,  [PV_VIEW_FILE] = step_system,
@@ -359,7 +366,8 @@ static int build_all(struct pv_mounts_build *b, struct pv_err *err)
                 if (steps[view->v[i].op](b, &view->v[i], err) < 0)
                         return -1;
         /* As pv_mounts_read() would show it; the probes use the descriptor. */
-        if (b->in->canary && pv_mounts_make_share(b, b->in->canary, &b->out->share, err) < 0)
+        if (pv_mounts_await_job(b, err) < 0 ||
+            (b->job->canary && pv_mounts_make_share(b, b->job->canary, &b->out->share, err) < 0))
                 return -1;
         return view->base == PV_VIEW_NEW_ROOT ? enter_new_root(b, err) : leave_scratch(b, err);
 }

@@ -8,19 +8,26 @@
 #include "boundary/view.h"
 #include "policy/plan.h"
 
-struct pv_mounts_in {
-        const struct pv_view *view;
+/* What of it comes with the job. */
+struct pv_mounts_job {
         const struct pv_overlay *overlays; /* STAGE steps index these */
         size_t n_overlays;
         const struct pv_cache_layer *caches; /* CACHE steps are parts of it; NULL: they are as the rest of HOME */
-        const struct pv_idmap *ids;          /* of this user namespace, for the overlays that are served by FUSE */
         const char *scratch; /* host directory for throw-away uppers where tmpfs cannot carry them; or NULL */
         const char *canary;  /* host directory to show as a `read` mount to the probes alone; or NULL */
 };
 
+struct pv_mounts_in {
+        const struct pv_view *view;
+        const struct pv_idmap *ids; /* of this user namespace, for the overlays that are served by FUSE */
+        /* Asked once, at the first step that cannot do without: may wait. NULL: err is set. */
+        const struct pv_mounts_job *(*await_job)(void *ctx, struct pv_err *err);
+        void *ctx;
+};
+
 /* Descriptors, -1 before the call; the caller's to close. */
 struct pv_mounts_out {
-        int *staged;      /* n_overlays of them: O_PATH of the mounted view of each overlay */
+        int *staged;      /* as many as there are overlays: O_PATH of the mounted view of each overlay */
         int sysctl;       /* O_PATH of sys of the namespace's own proc, below what makes it read-only: pid 1's alone */
         int share;        /* O_PATH of the canary's mount, which is at no place of the view */
         bool caches_lost; /* the layer could not be mounted: they are as the rest of HOME */

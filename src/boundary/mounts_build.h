@@ -11,6 +11,7 @@
 
 struct pv_mounts_build {
         const struct pv_mounts_in *in;
+        const struct pv_mounts_job *job; /* NULL until pv_mounts_await_job() */
         struct pv_scratch scratch;
         struct pv_pathfd root;   /* the new root, or the host's */
         struct pv_pathfd parent; /* of the last place that was opened, with its path: the next one is often beside it */
@@ -21,6 +22,9 @@ struct pv_mounts_build {
         struct pv_pathfd caches; /* the overlay of in->caches; -1 until the first step needs it */
         struct pv_mounts_out *out;
 };
+
+/* Before b->job is used. */
+int pv_mounts_await_job(struct pv_mounts_build *b, struct pv_err *err);
 
 /* Moves a detached mount to its place in the view, made when it is missing. */
 int pv_mounts_attach(struct pv_mounts_build *b, int mount, const char *dst, bool dir, struct pv_err *err);

@@ -153,13 +153,15 @@ static int open_throwaway(struct pv_mounts_build *b, mode_t mode, struct layers 
                 return pv_scratch_dir(&b->scratch, mode, &l->o.upper, err) < 0
                                ? -1
                                : pv_scratch_dir(&b->scratch, 0700, &l->o.work, err);
-        if (!b->in->scratch)
+        if (pv_mounts_await_job(b, err) < 0)
+                return -1;
+        if (!b->job->scratch)
                 return pv_err_set(err, PV_ERR_UNSUPPORTED, 0,
                                   "a view of HOME: this kernel's tmpfs has no user attributes (Linux 6.6) and there "
                                   "is no other place for its layer");
-        pv_auto_free char *upper = pv_strf("%s/upper%u", b->in->scratch, b->n_uppers);
-        pv_auto_free char *work = pv_strf("%s/work%u", b->in->scratch, b->n_uppers++);
-        if ((mkdir(b->in->scratch, 0700) < 0 && errno != EEXIST) || mkdir(upper, mode) < 0 || mkdir(work, 0700) < 0)
+        pv_auto_free char *upper = pv_strf("%s/upper%u", b->job->scratch, b->n_uppers);
+        pv_auto_free char *work = pv_strf("%s/work%u", b->job->scratch, b->n_uppers++);
+        if ((mkdir(b->job->scratch, 0700) < 0 && errno != EEXIST) || mkdir(upper, mode) < 0 || mkdir(work, 0700) < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "make %s", upper);
         return open_layer(upper, &l->o.upper, err) < 0 ? -1 : open_layer(work, &l->o.work, err);
 }
@@ -287,7 +289,9 @@ static int step_stage_by_fuse(struct pv_mounts_build *b, const struct pv_view_st
 
 int pv_mounts_stage(struct pv_mounts_build *b, const struct pv_view_step *s, struct pv_err *err)
 {
-        const struct pv_overlay *o = &b->in->overlays[s->index];
+        if (pv_mounts_await_job(b, err) < 0)
+                return -1;
+        const struct pv_overlay *o = &b->job->overlays[s->index];
         if (o->by_fuse)
                 return step_stage_by_fuse(b, s, o, err);
         auto_layers l = LAYERS_INIT;
@@ -322,12 +326,12 @@ int pv_mounts_cow(struct pv_mounts_build *b, const struct pv_view_step *s, struc
 }
 
 /* What must not be seen of the caches, relative to HOME. */
-static void list_cache_masks(const struct pv_mounts_in *in, struct pv_strv *out)
+static void list_cache_masks(const struct pv_mounts_build *b, struct pv_strv *out)
 {
-        for (size_t i = 0; i < in->view->n; i++) {
-                const struct pv_view_step *s = &in->view->v[i];
+        for (size_t i = 0; i < b->in->view->n; i++) {
+                const struct pv_view_step *s = &b->in->view->v[i];
                 for (size_t k = 0; s->op == PV_VIEW_CACHE && k < s->masks.n; k++)
-                        pv_strv_take(out, pv_strf("%s/%s", s->src + strlen(in->caches->home) + 1, s->masks.v[k]));
+                        pv_strv_take(out, pv_strf("%s/%s", s->src + strlen(b->job->caches->home) + 1, s->masks.v[k]));
         }
         pv_mask_tidy(out);
 }
@@ -335,10 +339,10 @@ static void list_cache_masks(const struct pv_mounts_in *in, struct pv_strv *out)
 /* One overlay of HOME and the layer serves all caches; of the rest of it nothing is shown. */
 static int make_caches(struct pv_mounts_build *b, struct pv_err *err)
 {
-        const struct pv_cache_layer *c = b->in->caches;
+        const struct pv_cache_layer *c = b->job->caches;
         auto_layers l = LAYERS_INIT;
         pv_auto_strv masks = { 0 };
-        list_cache_masks(b->in, &masks);
+        list_cache_masks(b, &masks);
         if (open_layer(c->upper, &l.o.upper, err) < 0 || open_layer(c->work, &l.o.work, err) < 0 ||
             add_source(b, &l, c->home, &masks, err) < 0 || make_aside(b, &l, &b->caches.fd, err) < 0)
                 return pv_err_wrap(err, "caches");
@@ -347,7 +351,9 @@ static int make_caches(struct pv_mounts_build *b, struct pv_err *err)
 
 int pv_mounts_cache(struct pv_mounts_build *b, const struct pv_view_step *s, struct pv_err *err)
 {
-        if (!b->in->caches || b->out->caches_lost)
+        if (pv_mounts_await_job(b, err) < 0)
+                return -1;
+        if (!b->job->caches || b->out->caches_lost)
                 return 0;
         /* Nothing is confined by it: where the store's file system takes no upper layer, nothing is kept. */
         if (b->caches.fd < 0 && make_caches(b, err) < 0) {
@@ -355,7 +361,7 @@ int pv_mounts_cache(struct pv_mounts_build *b, const struct pv_view_step *s, str
                 pv_err_clear(err);
                 return 0;
         }
-        const char *rel = s->src + strlen(b->in->caches->home) + 1;
+        const char *rel = s->src + strlen(b->job->caches->home) + 1;
         int shown = show_part(b, b->caches, rel, 0, s->dst, err);
         return shown > 0 ? 0 : shown < 0 ? -1 : pv_err_set(err, PV_ERR_SYS, errno, "show %s", s->dst);
 }

@@ -23,8 +23,8 @@ static void observe_stage(const struct pv_launch *l, struct pv_observations *obs
         if (n == 0)
                 return;
         size_t by_fuse = 0;
-        for (size_t i = 0; i < l->spec->n_overlays; i++)
-                by_fuse += l->spec->overlays[i].by_fuse ? 1 : 0;
+        for (size_t i = 0; i < l->job.n_overlays; i++)
+                by_fuse += l->job.overlays[i].by_fuse ? 1 : 0;
         const char *what = by_fuse == 0 ? "overlayfs" : by_fuse == n ? "fuse overlay" : "overlayfs and fuse overlay";
         (void)snprintf(mechanism, sizeof mechanism, "%s over %zu director%s, upper layers in the stage", what, n,
                        n == 1 ? "y" : "ies");
@@ -78,7 +78,7 @@ static bool keeps_caches(const struct pv_launch *l)
 {
         for (size_t i = 0; i < l->view.n; i++)
                 if (l->view.v[i].op == PV_VIEW_CACHE)
-                        return l->spec->caches && !l->caches_lost;
+                        return l->job.caches && !l->caches_lost;
         return false;
 }
 

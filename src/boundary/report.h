@@ -42,6 +42,8 @@ int pv_report_take(int fd, const struct pv_report_sink *sink, int flags, struct 
 
 enum pv_message_kind {
         PV_MESSAGE_GO = 1,       /* to pid 1: the id maps are written */
+        PV_MESSAGE_CHANNEL,      /* to pid 1: a descriptor, to the program that serves overlay `value` */
+        PV_MESSAGE_JOB,          /* to pid 1: what comes with the job, job_order.h */
         PV_MESSAGE_SIGNAL,       /* to pid 1: send signal `value` to the command */
         PV_MESSAGE_SIGNAL_GROUP, /* to pid 1: to the command's process group */
         PV_MESSAGE_FOREGROUND,   /* to pid 1: give the command's group the terminal and let it go on */

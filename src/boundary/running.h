@@ -44,7 +44,7 @@ struct pv_boundary {
 /* Takes the pidfd of another rename helper: the freezer spares it. */
 void pv_boundary_add_helper(struct pv_boundary *b, int pidfd);
 
-/* The signals that the supervisor takes while a boundary runs; blocked from start to free. */
+/* The signals that the supervisor takes while a boundary runs; blocked from pv_boundary_start() to the end. */
 void pv_supervise_signals(sigset_t *set);
 
 /* Ends the run at once: with pid 1 all die; an ambient init kills the command and sweeps. */

@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include "base/syscall.h"
 #include "boundary/init.h"
+#include "boundary/job_order.h"
 #include "boundary/limits.h"
 #include "boundary/mounts.h"
 #include "boundary/observe.h"
@@ -65,17 +66,38 @@ static bool shows_shares(const struct pv_view *view)
         return false;
 }
 
-static int build_view(struct pv_launch *l, int *sysctl, struct pv_err *err)
+/* Waits for what comes with the job; once. */
+static int hear_of_job(struct pv_launch *l, struct pv_err *err)
 {
-        struct pv_mounts_in in = {
-                .view = &l->view,
-                .overlays = l->spec->overlays,
-                .n_overlays = l->spec->n_overlays,
-                .caches = l->spec->caches,
-                .ids = &l->ids,
-                .scratch = l->spec->scratch,
+        if (l->heard)
+                return 0;
+        if (pv_job_order_receive(l->control[1], l->spec, &l->job, &l->canary, err) < 0)
+                return -1;
+        for (int i = 0; i < 3; i++)
+                l->stdio[i] = l->spec->stdio[i] >= 0 ? l->spec->stdio[i] : l->job.stdio[i];
+        l->heard = true;
+        return 0;
+}
+
+static const struct pv_mounts_job *await_job(void *ctx, struct pv_err *err)
+{
+        static struct pv_mounts_job job;
+        struct pv_launch *l = ctx;
+        if (hear_of_job(l, err) < 0)
+                return NULL;
+        job = (struct pv_mounts_job){
+                .overlays = l->job.overlays,
+                .n_overlays = l->job.n_overlays,
+                .caches = l->job.caches,
+                .scratch = l->job.scratch,
                 .canary = l->canary.dir[0] && shows_shares(&l->view) ? l->canary.dir : NULL,
         };
+        return &job;
+}
+
+static int build_view(struct pv_launch *l, int *sysctl, struct pv_err *err)
+{
+        const struct pv_mounts_in in = { .view = &l->view, .ids = &l->ids, .await_job = await_job, .ctx = l };
         struct pv_mounts_out out = { .staged = l->b->views, .sysctl = -1, .share = -1 };
         int r = pv_mounts_enter(&in, &out, err);
         *sysctl = out.sysctl;
@@ -98,7 +120,7 @@ static int build(struct pv_launch *l, struct pv_err *err)
         if (!l->namespaces)
                 return prctl(PR_SET_CHILD_SUBREAPER, 1) < 0
                                ? pv_err_set(err, PV_ERR_SYS, errno, "become the reaper of the command's processes")
-                               : 0;
+                               : hear_of_job(l, err);
         if (furnish_network(l, err) < 0)
                 return -1;
         if (build_view(l, &sysctl, err) < 0 || limit_namespaces(l, sysctl, err) < 0)
@@ -170,12 +192,9 @@ void pv_sandbox_main(struct pv_launch *l)
         struct pv_err err = PV_ERR_INIT;
         pid_t command = -1;
         int userns = -1;
-        sigset_t all;
-        sigfillset(&all);
-        (void)sigprocmask(SIG_SETMASK, &all, NULL);
         (void)close(l->report[0]);
         (void)close(l->control[0]);
-        pv_canary_forget(&l->canary);
+        l->obs = pv_calloc(1, sizeof *l->obs);
         if (l->namespaces && pv_init_die_with_parent(l->control[1]) < 0)
                 _exit(1);
         if (build(l, &err) < 0 || start_launcher(l, &command, &userns, &err) < 0)

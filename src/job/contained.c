@@ -243,22 +243,22 @@ static int start(struct pv_contained *c, const struct throwaway *t, const int st
         pv_auto_free struct pv_overlay *host = NULL;
         const struct pv_overlay *overlays;
         size_t n;
-        struct pv_boundary_spec spec = {
+        const struct pv_boundary_spec spec = {
                 .plan = c->plan,
-                .scratch = t->scratch,
                 .stdio = { stdio[0], stdio[1], stdio[2] },
                 .terminal = terminal,
                 .skip_probes = true,
         };
+        struct pv_boundary_job job = { .scratch = t->scratch, .stdio = { -1, -1, -1 } };
         if (pv_stage_view_overlays(c->stage, t->path, &overlays, &n, err) < 0)
                 return -1;
         if (c->view == PV_CONTAINED_HOST)
                 overlays = host = host_overlays(c, overlays);
         if (pv_serve_start(overlays, n, serving, err) < 0)
                 return -1;
-        spec.overlays = serving->overlays;
-        spec.n_overlays = serving->n;
-        return pv_boundary_start(&spec, out, &ignored, err);
+        job.overlays = serving->overlays;
+        job.n_overlays = serving->n;
+        return pv_boundary_start(pv_boundary_begin(&spec), &job, out, &ignored, err);
 }
 
 static void boundary_freep(struct pv_boundary **b)

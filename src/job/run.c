@@ -6,9 +6,10 @@
  *
  *   decide      request -> plan; nothing is made yet, so a refusal leaves no trace
  *   accept      a stage that is not the job's own: a refusal leaves no trace, either
+ *   begin       the boundary begins to be built beside this process, and waits to hear of the job; what fails is kept
  *   create      the job's directory appears, its lock is ours until this process is dead
  *   stage       made, or opened for another run; T0 is taken and durable before anything hostile runs
- *   start       the boundary is built and probed, the command exec'd; a failure up to here is a FAILED job
+ *   start       the boundary is finished and probed, the command exec'd; a failure up to here is a FAILED job
  *   wait        until the command and all that it started are dead
  *   seal        preimages of what changed, while the view is still mounted
  *   end         bundle, state, closing words
@@ -88,7 +89,9 @@ struct lifecycle {
         int capture[2]; /* stdout and stderr of --stdio capture, and /dev/null for a terminal's stdin */
         int null;
         struct pv_observations *observations;
-        json_t *observed; /* their record */
+        json_t *observed;        /* their record */
+        struct pv_launch *begun; /* until the start */
+        struct pv_err failure;   /* of the beginning */
         struct pv_boundary *boundary;
         struct pv_run_network network;
         struct pv_kept_run kept;
@@ -205,6 +208,41 @@ static int accept_stage(struct lifecycle *l, const char *dir, struct pv_err *err
         return done < 0 || (l->decided->origin != PV_JOB_NEW && check_roots(l, err) < 0) ? -1 : 0;
 }
 
+static bool has_terminal(const struct lifecycle *l, int fd)
+{
+        const struct pv_detached *d = l->run->detached;
+        return d && l->plan->stdio != PV_STDIO_CAPTURE && pv_detached_has_terminal(d, fd);
+}
+
+/* A captured or detached command's standard descriptors are files of the job's, as far as no terminal is in their place. */
+static bool is_kept(const struct lifecycle *l, int fd)
+{
+        if (has_terminal(l, fd) || (l->plan->stdio != PV_STDIO_CAPTURE && !l->run->detached))
+                return false;
+        return fd != STDIN_FILENO || isatty(STDIN_FILENO);
+}
+
+/* The command's descriptor, as far as it is there before the job is. */
+static int early_stdio(const struct lifecycle *l, int fd)
+{
+        return has_terminal(l, fd) ? l->run->detached->slave : is_kept(l, fd) ? -1 : fd;
+}
+
+/* What fails is kept: where there is a job, its record says so. */
+static void begin(struct lifecycle *l)
+{
+        if (pv_run_network_prepare(&l->network, l->decided->plan, &l->failure) < 0 ||
+            pv_kept_prepare(l->decided->plan, &l->kept, &l->failure) < 0)
+                return;
+        const struct pv_boundary_spec spec = {
+                .plan = l->plan,
+                .stdio = { early_stdio(l, STDIN_FILENO), early_stdio(l, STDOUT_FILENO), early_stdio(l, STDERR_FILENO) },
+                .terminal = l->plan->stdio != PV_STDIO_CAPTURE && isatty(early_stdio(l, STDIN_FILENO)),
+                .network = l->network.inside ? &l->network.hooks : NULL,
+        };
+        l->begun = pv_boundary_begin(&spec);
+}
+
 /*
  * A directory that is not the job's own is accepted as its stage, and locked, before there is a job: whatever a record
  * names as a stage may be removed with it one day.
@@ -214,6 +252,7 @@ static int create_job_and_accept_stage(struct lifecycle *l, struct pv_err *err)
         const char *elsewhere = l->plan->staged ? l->decided->stage_dir : NULL;
         if (elsewhere && accept_stage(l, elsewhere, err) < 0)
                 return -1;
+        begin(l);
         if (create_job(l, err) < 0)
                 return -1;
         if (elsewhere)
@@ -238,12 +277,6 @@ static int open_log(const struct lifecycle *l, const char *name, int *out, struc
         return *out < 0 ? pv_err_set(err, PV_ERR_SYS, errno, "%s", name) : 0;
 }
 
-static bool has_terminal(const struct lifecycle *l, int fd)
-{
-        const struct pv_detached *d = l->run->detached;
-        return d && l->plan->stdio != PV_STDIO_CAPTURE && pv_detached_has_terminal(d, fd);
-}
-
 /* A captured command has no terminal; reading from one in the background would stop it. */
 static int open_capture(struct lifecycle *l, struct pv_err *err)
 {
@@ -257,13 +290,10 @@ static int open_capture(struct lifecycle *l, struct pv_err *err)
         return l->null < 0 ? pv_err_set(err, PV_ERR_SYS, errno, "/dev/null") : 0;
 }
 
-/* The command's descriptor: its own terminal's, a file of the job's, or ours. */
-static int stdio_of(const struct lifecycle *l, int fd)
+/* What early_stdio() left open. */
+static int late_stdio(const struct lifecycle *l, int fd)
 {
-        if (has_terminal(l, fd))
-                return l->run->detached->slave;
-        int kept = fd == STDIN_FILENO ? l->null : l->capture[fd - STDOUT_FILENO];
-        return kept >= 0 ? kept : fd;
+        return early_stdio(l, fd) >= 0 ? -1 : fd == STDIN_FILENO ? l->null : l->capture[fd - STDOUT_FILENO];
 }
 
 /* Some file systems have no sockets: then nobody can speak with the job, which runs nevertheless. */
@@ -344,25 +374,23 @@ static void note_init(void *ctx, pid_t init)
 
 static int start(struct lifecycle *l, struct pv_err *err)
 {
-        pv_auto_free char *scratch = pv_path_join(l->live.job->dir, SCRATCH);
-        bool capture = l->plan->stdio == PV_STDIO_CAPTURE;
-        if (pv_run_network_prepare(&l->network, l->decided->plan, err) < 0 ||
-            pv_kept_prepare(l->decided->plan, &l->kept, err) < 0)
+        if (l->failure.kind != PV_ERR_NONE) {
+                *err = l->failure;
                 return -1;
+        }
+        pv_auto_free char *scratch = pv_path_join(l->live.job->dir, SCRATCH);
         const struct pv_cache_layer caches = { l->plan->home, l->kept.upper, l->kept.work };
-        const struct pv_boundary_spec spec = {
-                .plan = l->plan,
+        const struct pv_boundary_job job = {
                 .overlays = l->serving.overlays,
                 .n_overlays = l->serving.n,
                 .scratch = scratch,
-                .stdio = { stdio_of(l, STDIN_FILENO), stdio_of(l, STDOUT_FILENO), stdio_of(l, STDERR_FILENO) },
-                .terminal = !capture && isatty(stdio_of(l, STDIN_FILENO)),
+                .stdio = { late_stdio(l, STDIN_FILENO), late_stdio(l, STDOUT_FILENO), late_stdio(l, STDERR_FILENO) },
                 .caches = l->kept.upper ? &caches : NULL,
-                .network = l->network.inside ? &l->network.hooks : NULL,
                 .born = note_init,
                 .ctx = l,
         };
-        if (pv_boundary_start(&spec, &l->boundary, l->observations, err) < 0 || start_network(l, err) < 0)
+        if (pv_boundary_start(pv_steal(&l->begun), &job, &l->boundary, l->observations, err) < 0 ||
+            start_network(l, err) < 0)
                 return -1;
         announce(l);
         if (l->run->detached && pv_detached_started(l->run->detached, l->live.job, l->job_dir, err) < 0)
@@ -558,6 +586,7 @@ static void lifecycle_fini(struct lifecycle *l)
         pv_control_close(l->control);
         pv_stage_size_end(l->size);
         pv_noter_end(l->noter);
+        pv_boundary_forget(l->begun);
         pv_boundary_free(l->boundary);
         (void)pv_serve_end(&l->serving);
         pv_run_network_fini(&l->network);
@@ -583,6 +612,7 @@ int pv_run_execute(const struct pv_run *run, const struct pv_run_plan *decided, 
                 .job_dir = -1,
                 .capture = { -1, -1 },
                 .null = -1,
+                .failure = PV_ERR_INIT,
                 .observations = pv_calloc(1, sizeof *l.observations),
                 .network = PV_RUN_NETWORK_INIT,
                 .kept = PV_KEPT_RUN_INIT,
