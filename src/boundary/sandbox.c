@@ -173,6 +173,7 @@ static int shed(struct pv_launch *l, int *userns, struct pv_err *err)
         int *const kept[] = { &l->control[1], &l->b->tty.fd, &l->rename.to_init[1], userns, &l->share };
         if (pv_launch_keep(kept, sizeof kept / sizeof *kept, FD_CONTROL, err) < 0)
                 return -1;
+        l->rename.to_init[0] = -1; /* the launcher's; closed here, and its number another one's by now */
         if (pv_sys_close_range(0, 2, 0) < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "close what was inherited");
         if (l->namespaces && (syscall(SYS_capset, &head, none) < 0 || prctl(PR_SET_DUMPABLE, 0) < 0))
@@ -189,12 +190,13 @@ void pv_launch_fail(const struct pv_launch *l, const struct pv_err *err)
 
 void pv_sandbox_main(struct pv_launch *l)
 {
+        static struct pv_observations observations; /* large, and most of it is never touched */
         struct pv_err err = PV_ERR_INIT;
         pid_t command = -1;
         int userns = -1;
         (void)close(l->report[0]);
         (void)close(l->control[0]);
-        l->obs = pv_calloc(1, sizeof *l->obs);
+        l->obs = &observations;
         if (l->namespaces && pv_init_die_with_parent(l->control[1]) < 0)
                 _exit(1);
         if (build(l, &err) < 0 || start_launcher(l, &command, &userns, &err) < 0)

@@ -228,12 +228,8 @@ static int early_stdio(const struct lifecycle *l, int fd)
         return has_terminal(l, fd) ? l->run->detached->slave : is_kept(l, fd) ? -1 : fd;
 }
 
-/* What fails is kept: where there is a job, its record says so. */
-static void begin(struct lifecycle *l)
+static void begin_boundary(struct lifecycle *l)
 {
-        if (pv_run_network_prepare(&l->network, l->decided->plan, &l->failure) < 0 ||
-            pv_kept_prepare(l->decided->plan, &l->kept, &l->failure) < 0)
-                return;
         const struct pv_boundary_spec spec = {
                 .plan = l->plan,
                 .stdio = { early_stdio(l, STDIN_FILENO), early_stdio(l, STDOUT_FILENO), early_stdio(l, STDERR_FILENO) },
@@ -241,6 +237,15 @@ static void begin(struct lifecycle *l)
                 .network = l->network.inside ? &l->network.hooks : NULL,
         };
         l->begun = pv_boundary_begin(&spec);
+}
+
+/* What fails is kept: where there is a job, its record says so. */
+static void begin(struct lifecycle *l)
+{
+        if (pv_run_network_prepare(&l->network, l->decided->plan, &l->failure) == 0 &&
+            pv_kept_prepare(l->decided->plan, &l->kept, &l->failure) == 0)
+                begin_boundary(l);
+        l->observations = pv_calloc(1, sizeof *l->observations); /* large: while the other processor builds */
 }
 
 /*
@@ -613,7 +618,6 @@ int pv_run_execute(const struct pv_run *run, const struct pv_run_plan *decided, 
                 .capture = { -1, -1 },
                 .null = -1,
                 .failure = PV_ERR_INIT,
-                .observations = pv_calloc(1, sizeof *l.observations),
                 .network = PV_RUN_NETWORK_INIT,
                 .kept = PV_KEPT_RUN_INIT,
         };
