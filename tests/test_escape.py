@@ -679,6 +679,11 @@ def test_ones_own_namespaces_uncover_nothing(attempt, workspace, secret, with_na
     assert attempt("remount_in_own_namespace", "/usr", mode=options).startswith("refused")
 
 
+def test_no_control_groups_in_ones_own_namespaces(attempt, refused, with_namespaces):
+    """From there root froze and killed what is in any group of the machine, and others what shares the run's."""
+    assert refused("control_groups_of_own_namespace", mode=with_namespaces) == "ENOSPC"
+
+
 @pytest.mark.parametrize("name", ["terminal_input", "terminal_input_high_bits"])
 def test_nothing_is_typed_for_the_next_shell(name, attempt, twin, mode):
     allowed = Path("/proc/sys/dev/tty/legacy_tiocsti")

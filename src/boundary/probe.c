@@ -164,6 +164,8 @@ static const struct control controls[] = {
           PV_LEVEL_ENFORCED,
           PARTIAL,
           { { "userns.trace", "take a descriptor out of a host process", pv_attempt_take_descriptor },
+            { "userns.control-groups", "mount the machine's control groups in namespaces of its own",
+              pv_attempt_own_cgroups },
             { "userns.hostname", "use a capability over the namespaces", pv_attempt_hostname } } },
         { PV_DIM_SUBPROCESSES,
           PV_CONTROL_NNP,

@@ -23,7 +23,8 @@ pv_attempt pv_attempt_create_absolute, pv_attempt_create_dotdot, pv_attempt_crea
         pv_attempt_create_init_root, pv_attempt_create_by_fd;
 pv_attempt pv_attempt_root_absolute, pv_attempt_root_dotdot, pv_attempt_root_self_root, pv_attempt_root_init_root;
 pv_attempt pv_attempt_create_read_only, pv_attempt_remount, pv_attempt_mount, pv_attempt_fsopen, pv_attempt_handle;
-pv_attempt pv_attempt_sysctl, pv_attempt_sysrq, pv_attempt_own_proc, pv_attempt_share_socket, pv_attempt_share_fifo;
+pv_attempt pv_attempt_sysctl, pv_attempt_sysrq, pv_attempt_own_proc, pv_attempt_own_cgroups, pv_attempt_share_socket,
+        pv_attempt_share_fifo;
 pv_attempt pv_attempt_masks, pv_attempt_hidden, pv_attempt_cgroup_files;
 
 /* probe_network.c */

@@ -243,21 +243,37 @@ static int write_own_proc(void)
         return try_open("/tmp/sys/kernel/core_pattern", O_WRONLY);
 }
 
-int pv_attempt_own_proc(const struct pv_probe_spec *spec)
+/* What comes of an attempt in namespaces of the workload's own, where it may make them. */
+static int in_own_namespaces(const struct pv_probe_spec *spec, unsigned long kinds, int attempt(void))
 {
         int status;
         long pid;
 
         if (!spec->plan->allow_userns)
                 return PV_ATTEMPT_NOT_MADE;
-        pid = syscall(SYS_clone, CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | SIGCHLD, NULL, NULL, NULL, 0);
+        pid = syscall(SYS_clone, CLONE_NEWUSER | CLONE_NEWNS | kinds | SIGCHLD, NULL, NULL, NULL, 0);
         if (pid == 0)
-                _exit(write_own_proc());
+                _exit(attempt());
         if (pid < 0)
                 return errno;
         if (waitpid((pid_t)pid, &status, 0) < 0 || !WIFEXITED(status))
                 return PV_ATTEMPT_NOT_MADE;
         return WEXITSTATUS(status);
+}
+
+int pv_attempt_own_proc(const struct pv_probe_spec *spec)
+{
+        return in_own_namespaces(spec, CLONE_NEWPID, write_own_proc);
+}
+
+static int mount_own_cgroups(void)
+{
+        return mount("cgroup2", "/tmp", "cgroup2", 0, NULL) < 0 && errno != EBUSY ? errno : PV_ATTEMPT_SUCCEEDED;
+}
+
+int pv_attempt_own_cgroups(const struct pv_probe_spec *spec)
+{
+        return in_own_namespaces(spec, CLONE_NEWCGROUP, mount_own_cgroups);
 }
 
 int pv_attempt_share_socket(const struct pv_probe_spec *spec)

@@ -8,7 +8,8 @@
 #include "base/fd.h"
 #include "base/syscall.h"
 
-#define SYSCTL_MAX_USERNS "user/max_user_namespaces"
+#define SYSCTL_MAX_USERNS   "user/max_user_namespaces"
+#define SYSCTL_MAX_CGROUPNS "user/max_cgroup_namespaces"
 
 static bool may_set_ids(void)
 {
@@ -80,6 +81,11 @@ int pv_idmap_write(const struct pv_idmap *map, pid_t pid, struct pv_err *err)
 int pv_userns_allow_one(int sysctl, struct pv_err *err)
 {
         return write_text(sysctl, SYSCTL_MAX_USERNS, "1", err);
+}
+
+int pv_userns_allow_no_cgroups(int sysctl, struct pv_err *err)
+{
+        return write_text(sysctl, SYSCTL_MAX_CGROUPNS, "0", err);
 }
 
 static long read_number(const char *path)

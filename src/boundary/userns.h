@@ -36,6 +36,13 @@ int pv_idmap_write(const struct pv_idmap *map, pid_t pid, struct pv_err *err);
 int pv_userns_allow_one(int sysctl, struct pv_err *err);
 
 /*
+ * Allows no further control group namespace. Who has a capability over one may mount the machine's control groups from
+ * there, and what the person may write in them is theirs: freezing and killing what shares a group with the run,
+ * lifting its limits. sysctl as above.
+ */
+int pv_userns_allow_no_cgroups(int sysctl, struct pv_err *err);
+
+/*
  * Turns the failure to make a user namespace, or to mount in it, into PV_ERR_UNSUPPORTED with what forbids it on this
  * host and the fix as a hint. Called by the supervisor with the errno.
  */

@@ -180,7 +180,8 @@ const struct pv_opt pv_run_options[] = {
         { .name = "allow-userns",
           .type = PV_OPT_FLAG,
           .field = FIELD(allow_userns),
-          .help = "Let the command make user namespaces (for a sandbox of its own); one wall less, and recorded." },
+          .help = "Let the command make namespaces (for a sandbox of its own; none of control groups); one wall less, "
+                  "and recorded." },
         { .name = "executor",
           .type = PV_OPT_CHOICE,
           .arg = "WHERE",

@@ -535,6 +535,16 @@ def kernel_setting_of_own_namespace(name):
 
 
 @attack
+def control_groups_of_own_namespace():
+    """The machine's, by way of a namespace of one's own: what the person may write there one may write, too."""
+    def work():
+        _become_root_of_namespaces(CLONE_NEWNS | 0x02000000)
+        call("mount", b"cgroup2", b"/tmp", b"cgroup2", 0, 0)
+        os.listdir("/tmp")
+    _in_child(work)
+
+
+@attack
 def terminal_input():
     """Types a character for the shell that comes after."""
     fcntl.ioctl(0, termios.TIOCSTI, b"x")
