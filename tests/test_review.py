@@ -160,10 +160,20 @@ def test_worth_a_look(agent, review, workspace):
                         ("package scripts", "package.json"), ("lockfile", "package-lock.json"),
                         ("new executable", "tool"), ("link out of the workspace", "link -> ../../outside"),
                         ("special file", "pipe"), ("split hard link", "hard"),
-                        ("set-user-ID or set-group-ID", "setuid")):
+                        ("set-user-ID, set-group-ID or capabilities", "setuid")):
         assert any(line.startswith(f"- {title} - ") for line in lines), (title, lines)
         assert path in lines, (path, lines)
     assert "inside" not in " ".join(lines)
+
+
+@pytest.mark.root
+def test_a_programs_capabilities_are_told(pvisor, workspace, review):
+    """Root's run with --allow-userns can give them, and whoever starts the program after apply would have them."""
+    program = ("import os, struct; open('tool', 'w').close(); os.chmod('tool', 0o755);"
+               "os.setxattr('tool', 'security.capability', struct.pack('<5I', 0x2000001, 1 << 7, 0, 0, 0))")
+    pvisor("run", "--stage", "--allow-userns", "--", "/usr/bin/python3", "-c", program, cwd=workspace)
+    lines = section(review(), "Worth a look")
+    assert lines[lines.index("tool") - 1].startswith("- set-user-ID, set-group-ID or capabilities - ")
 
 
 def test_a_sparse_file_of_the_hosts_that_was_written_out(make_workspace, pvisor):

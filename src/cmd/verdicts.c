@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 
 struct reader {
         struct pv_stage *stage;
@@ -73,6 +74,15 @@ static struct pv_path_change neutral(const struct pv_change *c, const struct pv_
                 .filled = c->flags & PV_CHANGE_FILLED,
                 .metadata_lost = c->now.mode && (c->flags & PV_CHANGE_OWNER) && geteuid() != 0,
         };
+}
+
+/* Only root's run can have set any that count on the host (--allow-userns). */
+static bool is_capable(struct pv_stage *s, const struct pv_change *c)
+{
+        if (!S_ISREG(c->now.mode) || (!(c->now.mode & 0111) && c->now.xattrs == 0))
+                return false;
+        pv_auto_fd fd = pv_change_open_staged(s, c, O_PATH);
+        return fd >= 0 && getxattr(pv_fd_path(fd).s, "security.capability", NULL, 0) > 0;
 }
 
 static bool may_be_hook(const struct pv_path_change *c)
@@ -167,6 +177,7 @@ int pv_verdicts_make(struct pv_stage *s, const struct pv_changes *changes, const
                         return pv_err_set(err, PV_ERR_INPUT, 0, "a change of a root that the stage has not");
                 }
                 v.change[i] = neutral(c, v.root[c->root]);
+                v.change[i].capable = is_capable(s, c);
         }
         struct pv_classify_context context = { .read = read_content, .has_head = has_head, .ctx = &reader };
         pv_classify(v.change, v.n, &context, v.item);

@@ -33,6 +33,7 @@ struct pv_path_change {
         bool times_only;           /* nothing but times differ */
         bool split;                /* the host's file has more links than this one */
         bool filled;               /* the host's file has holes that this one has not */
+        bool capable;              /* a file with capabilities, capabilities(7) */
         bool metadata_lost;        /* owner or attributes that applying cannot keep */
 };
 

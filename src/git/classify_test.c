@@ -184,6 +184,10 @@ static void modes_and_types(void **state)
         assert_int_equal(judge(c).reasons, PV_ATTENTION_BIT(PV_ATTENTION_EXECUTABLE));
         c.new_mode = S_IFREG | 04644;
         assert_int_equal(judge(c).reasons, PV_ATTENTION_BIT(PV_ATTENTION_SETUID));
+        c.new_mode = S_IFREG | 0644;
+        c.capable = true;
+        assert_int_equal(judge(c).reasons, PV_ATTENTION_BIT(PV_ATTENTION_SETUID));
+        c.capable = false;
         c.old_mode = S_IFREG | 0755;
         c.new_mode = S_IFREG | 0755;
         c.kind = PV_PATH_MODIFIED;

@@ -84,6 +84,8 @@ static uint64_t judge_modes(const struct pv_path_change *c)
         /* Written to by another user's leave: what replaced the content of a setuid program keeps the bit. */
         if (S_ISREG(c->new_mode) && (c->new_mode & S_ISUID) && c->kind == PV_PATH_MODIFIED)
                 r |= PV_ATTENTION_BIT(PV_ATTENTION_SETUID);
+        if (c->capable)
+                r |= PV_ATTENTION_BIT(PV_ATTENTION_SETUID);
         if (is_new_executable(c))
                 r |= PV_ATTENTION_BIT(PV_ATTENTION_EXECUTABLE);
         return r;
