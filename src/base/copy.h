@@ -70,6 +70,8 @@ enum pv_overlay_attrs {
         PV_OVERLAY_ORIGIN = 1 << 2,  /* the mark of what was copied up: most entries have it alone */
 };
 int pv_xattrs_find_overlay(int dirfd, const char *name, unsigned *which, struct pv_err *err);
+/* The same of one attribute; 0: it is not the overlay's. */
+unsigned pv_xattr_overlay_kind(const char *name);
 /* The same for one that has PV_OVERLAY_ORIGIN and nothing else. */
 int pv_xattrs_remove_origin(int dirfd, const char *name, struct pv_err *err);
 /* Takes the marks off an entry that leaves its layer and undoes the escapes. */

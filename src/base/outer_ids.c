@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -143,16 +144,27 @@ void pv_outer_ids_start(void)
 
 /* ---- inside ---- */
 
+/* A request and its answer belong together, whoever else asks. */
+static int exchange(const struct request *r, int fd, const void *give, size_t given, struct answer *a, void *value,
+                    size_t room)
+{
+        static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+        char none;
+        (void)pthread_mutex_lock(&turn);
+        bool done = send_packet(channel, r, sizeof *r, give, given, fd) == 0 &&
+                    receive_packet(channel, a, sizeof *a, room ? value : &none, room, NULL) >= 0;
+        (void)pthread_mutex_unlock(&turn);
+        return done ? 0 : -1;
+}
+
 static ssize_t ask(const struct request *r, int dirfd, const char *name, const void *give, size_t given, void *value,
                    size_t room)
 {
         struct answer a;
-        char none;
         const bool itself = !*name && dirfd != AT_FDCWD;
         pv_auto_fd fd = itself ? fcntl(dirfd, F_DUPFD_CLOEXEC, 0)
                                : openat(dirfd, *name ? name : ".", O_PATH | O_NOFOLLOW | O_CLOEXEC);
-        if (fd < 0 || send_packet(channel, r, sizeof *r, give, given, fd) < 0 ||
-            receive_packet(channel, &a, sizeof a, room ? value : &none, room, NULL) < 0)
+        if (fd < 0 || exchange(r, fd, give, given, &a, value, room) < 0)
                 return -1;
         errno = a.error;
         return a.error ? -1 : (ssize_t)a.size;

@@ -13,8 +13,7 @@
 
 /*
  * Leaves a process outside that ends with the caller. Must: single-threaded, in the namespace whose ids are meant;
- * once. Where none can be had, or without this, values are as the kernel shows them here. Requests are to be one at a
- * time.
+ * once. Where none can be had, or without this, values are as the kernel shows them here. Any thread may ask.
  */
 void pv_outer_ids_start(void);
 

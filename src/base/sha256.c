@@ -8,7 +8,7 @@
 
 int pv_sha256_fd(int fd, unsigned char out[PV_SHA256_SIZE], const char *what, struct pv_err *err)
 {
-        static unsigned char buf[64 * 1024];
+        unsigned char buf[64 * 1024];
         SHA256_CTX c;
         (void)SHA256_Init(&c);
         for (off_t at = 0;;) {

@@ -154,6 +154,15 @@ int pv_xattr_set(int dirfd, const char *name, const char *attr, const void *valu
         return lremovexattr(path.s, attr) < 0 && errno != ENODATA ? -1 : 0;
 }
 
+unsigned pv_xattr_overlay_kind(const char *name)
+{
+        if (!pv_str_has_prefix(name, MARK))
+                return 0;
+        if (pv_str_has_prefix(name, ESCAPE))
+                return PV_OVERLAY_ESCAPES;
+        return pv_streq(name, ORIGIN) ? PV_OVERLAY_ORIGIN : PV_OVERLAY_MARKS;
+}
+
 int pv_xattrs_find_overlay(int dirfd, const char *name, unsigned *which, struct pv_err *err)
 {
         struct proc_path path;
@@ -169,10 +178,7 @@ int pv_xattrs_find_overlay(int dirfd, const char *name, unsigned *which, struct 
                 names = list;
         }
         for (const char *p = names; p && p < names + n; p += strlen(p) + 1)
-                if (pv_str_has_prefix(p, MARK))
-                        *which |= pv_str_has_prefix(p, ESCAPE) ? PV_OVERLAY_ESCAPES
-                                  : pv_streq(p, ORIGIN)        ? PV_OVERLAY_ORIGIN
-                                                               : PV_OVERLAY_MARKS;
+                *which |= pv_xattr_overlay_kind(p);
         return 0;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* libexec/pvisor/pvisor-diff: `pvisor diff`, which alone needs libgit2. */
+#include "base/parallel.h"
 #include "cmd/command.h"
 
 #define IN_MAIN(id)
@@ -11,5 +12,6 @@ static const struct pv_command *const commands[] = { PV_COMMANDS(ROW) NULL };
 
 int main(int argc, char **argv)
 {
+        pv_parallel_use_threads();
         return pv_dispatch(commands, argc, argv);
 }
