@@ -2,6 +2,7 @@
 #include "stage/batch.h"
 
 #include <string.h>
+#include "stage/scan.h"
 
 void pv_meta_free(struct pv_meta *m)
 {
@@ -53,4 +54,18 @@ size_t pv_plan_list_end(const struct pv_plan_list *p, size_t i)
                (n == 0 || (strncmp(p->item[end].path, p->item[i].path, n) == 0 && p->item[end].path[n] == '/')))
                 end++;
         return end;
+}
+
+static int order_items(const void *key, const void *item)
+{
+        const struct pv_item *a = key, *b = item;
+        if (a->root != b->root)
+                return a->root < b->root ? -1 : 1;
+        return pv_path_order(a->path, b->path);
+}
+
+struct pv_item *pv_plan_list_find(const struct pv_plan_list *p, uint32_t root, const char *path)
+{
+        const struct pv_item key = { .root = root, .path = path };
+        return p->n ? bsearch(&key, p->item, p->n, sizeof *p->item, order_items) : NULL;
 }

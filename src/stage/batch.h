@@ -134,7 +134,7 @@ enum pv_batch_mark { PV_MARK_READY = 1, PV_MARK_COMMITTED = 2, PV_MARK_PARTLY = 
 
 struct pv_plan_list {
         struct pv_batch_head head;
-        struct pv_item *item; /* sorted by (root, path): directories before what is in them */
+        struct pv_item *item; /* sorted by (root, path) like a change list: directories before what is in them */
         size_t n, cap;
         struct pv_access *access;
         size_t n_access;
@@ -143,6 +143,8 @@ struct pv_plan_list {
 };
 void pv_plan_list_fini(struct pv_plan_list *p);
 struct pv_item *pv_plan_list_add(struct pv_plan_list *p);
+/* NULL: there is none of that path. */
+struct pv_item *pv_plan_list_find(const struct pv_plan_list *p, uint32_t root, const char *path);
 /* One past the last item below item i. */
 size_t pv_plan_list_end(const struct pv_plan_list *p, size_t i);
 

@@ -11,6 +11,9 @@
 #include <sys/stat.h>
 #include "base/dir.h"
 #include "base/fd.h"
+#include "base/parallel.h"
+
+#define ITEMS_AT_A_TIME 128
 
 /* How many of a staged inode's names are in the selection. */
 struct link_count {
@@ -27,6 +30,8 @@ struct builder {
         const struct pv_apply_options *options;
         void *links;      /* tsearch(3) tree of struct link_count */
         bool any_shared;  /* is there a layer that must stay as it is? */
+        size_t *change;   /* of each item */
+        bool *looked;     /* out and out_ctime of an item were read already */
         const char *tree; /* path of the directory that moves as one, or NULL */
         unsigned tree_root;
         bool tree_old, tree_copied;
@@ -269,7 +274,8 @@ static int check(struct builder *b, const struct pv_change *c, struct pv_item *i
 {
         struct pv_place at;
         const char *why = pv_change_no_directory;
-        if (pv_place_target(b->e, it, &at) < 0) {
+        const bool looked = b->looked[it - b->e->plan->item];
+        if (!looked && pv_place_target(b->e, it, &at) < 0) {
                 if (errno != ENOENT && errno != ENOTDIR && errno != ELOOP)
                         return pv_err_set(err, PV_ERR_SYS, errno, "check %s", c->path);
                 /* Below a directory that this batch makes there is nothing to look at. */
@@ -278,7 +284,7 @@ static int check(struct builder *b, const struct pv_change *c, struct pv_item *i
                 pv_apply_result_add(b->e->result, c->root, c->path, why);
                 return 0;
         }
-        if (pv_ident_read(at.dirfd, at.name, &it->out, &it->out_ctime) < 0)
+        if (!looked && pv_ident_read(at.dirfd, at.name, &it->out, &it->out_ctime) < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "check %s", c->path);
         if (it->out.mode != 0 && !S_ISDIR(it->out.mode) && it->out_ctime.tv_sec == 0)
                 it->flags |= PV_ITEM_OUT_LINKED;
@@ -376,14 +382,14 @@ static int note_metadata(struct builder *b, const struct pv_change *c, struct pv
 static int note_marks(struct builder *b, const struct pv_change *c, struct pv_item *it, struct pv_err *err)
 {
         struct pv_place at;
-        unsigned which;
+        unsigned which = c->overlay;
         if (S_ISDIR(c->now.mode) && (c->pre.mode == 0 || !S_ISDIR(c->pre.mode)))
                 it->flags |= PV_ITEM_OPAQUE;
         if (it->flags & PV_ITEM_COPY || S_ISLNK(c->now.mode) || !is_first_name(b, c))
                 return 0;
-        if (pv_place_layer(b->e, c->root, c->layer, c->path, &at) < 0)
+        if (!c->overlay_known && pv_place_layer(b->e, c->root, c->layer, c->path, &at) < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "open the staged %s", c->path);
-        if (pv_xattrs_find_overlay(at.dirfd, at.name, &which, err) < 0)
+        if (!c->overlay_known && pv_xattrs_find_overlay(at.dirfd, at.name, &which, err) < 0)
                 return -1;
         it->flags |= which ? PV_ITEM_MARKS : 0;
         it->flags |= which & PV_OVERLAY_ESCAPES ? PV_ITEM_ESCAPES : 0;
@@ -431,8 +437,9 @@ static void enter_old_tree(struct builder *b, const struct pv_change *c)
         b->tree_copied = false;
 }
 
-static void start_item(const struct pv_change *c, struct pv_item *it)
+static void start_item(const struct pv_change *c, struct pv_item *it, size_t slot)
 {
+        it->slot = (uint32_t)slot;
         it->path = c->path;
         it->root = c->root;
         it->layer = c->layer;
@@ -464,13 +471,11 @@ static int add_within(struct builder *b, size_t i, struct pv_item *it, struct pv
         return note_marks(b, c, it, err);
 }
 
-static int add_selected(struct builder *b, size_t i, struct pv_err *err)
+static int complete_item(struct builder *b, struct pv_item *it, struct pv_err *err)
 {
+        const size_t i = b->change[it - b->e->plan->item];
         const struct pv_change *c = &b->changes->item[i];
-        struct pv_item *it = pv_plan_list_add(b->e->plan);
         bool was_dir = S_ISDIR(c->pre.mode), is_dir = S_ISDIR(c->now.mode);
-        start_item(c, it);
-        it->slot = (uint32_t)(b->e->plan->n - 1);
         if (c->flags &
             PV_CHANGE_BLOCKED) { /* also below a directory that is made now, where nothing is to be checked */
                 pv_apply_result_add(b->e->result, c->root, c->path, c->why);
@@ -506,6 +511,37 @@ static int add_selected(struct builder *b, size_t i, struct pv_err *err)
         return note_marks(b, c, it, err);
 }
 
+static void start_items(struct builder *b)
+{
+        struct pv_plan_list *p = b->e->plan;
+        b->change = pv_calloc(b->changes->n + 1, sizeof *b->change);
+        b->looked = pv_calloc(b->changes->n + 1, sizeof *b->looked);
+        for (size_t i = 0; i < b->changes->n; i++)
+                if (b->selected[i]) {
+                        size_t slot = p->n;
+                        b->change[slot] = i;
+                        start_item(&b->changes->item[i], pv_plan_list_add(p), slot);
+                }
+}
+
+/*
+ * What the target has where something was, read on many threads at a time. What cannot be is read again by the check,
+ * which says why.
+ */
+static void look_at_range(void *ctx, size_t from, size_t end)
+{
+        struct builder *b = ctx;
+        pv_auto_hand h;
+        pv_hand_init(&h, b->e);
+        for (size_t i = from; i < end; i++) {
+                struct pv_item *it = &b->e->plan->item[i];
+                struct pv_place at;
+                b->looked[i] = b->changes->item[b->change[i]].pre.mode != 0 &&
+                               pv_place_target(&h.engine, it, &at) == 0 &&
+                               pv_ident_read(at.dirfd, at.name, &it->out, &it->out_ctime) == 0;
+        }
+}
+
 int pv_build_apply(struct pv_engine *e, const struct pv_changes *changes, const bool *selected,
                    const struct pv_apply_options *options, struct pv_err *err)
 {
@@ -513,10 +549,13 @@ int pv_build_apply(struct pv_engine *e, const struct pv_changes *changes, const 
         for (unsigned k = 0; k < e->n_layers; k++)
                 b.any_shared |= e->shared[k];
         count_links(&b);
+        start_items(&b);
+        pv_parallel_for(e->plan->n, ITEMS_AT_A_TIME, look_at_range, &b);
         int failed = 0;
-        for (size_t i = 0; i < changes->n && failed == 0; i++)
-                if (selected[i])
-                        failed = add_selected(&b, i, err);
+        for (size_t i = 0; i < e->plan->n && failed == 0; i++)
+                failed = complete_item(&b, &e->plan->item[i], err);
         tdestroy(b.links, free);
+        free(b.change);
+        free(b.looked);
         return failed;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The change list is the walk (scan.h) with each path compared against its preimage (baseline.h). Files of one size
- * are compared byte by byte, since whoever changed them could set their times: with the host's file while that is
- * still the one of the preimage, else by hash; where neither can be done they count as changed.
+ * The change list is the walk (scan.h) with each path compared against its preimage (baseline.h). The walk notes what
+ * there is on both sides; what both sides have is then looked into (compare.h), many paths at a time, and what turns out
+ * to be no change leaves the list.
  */
 #include "stage/change.h"
 
@@ -11,16 +11,26 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "base/fd.h"
+#include "base/parallel.h"
 #include "base/whiteout.h"
 #include "stage/baseline.h"
-#include "stage/layers.h"
+#include "stage/compare.h"
+#include "stage/dirs.h"
 #include "stage/links.h"
 #include "stage/renames.h"
 #include "stage/scan.h"
 
-#define COMPARE_BUF 65536
+#define COMPARED_AT_A_TIME 128
+
 static const char why_too_long[] = "its path is too long for any program to name";
 static const char why_unreadable[] = "the directory cannot be read";
+
+/* Beside an item of the list: what is to be done with it when the walk is over. */
+struct look {
+        enum { LOOK_DECIDED, LOOK_COMPARE, LOOK_NO_CHANGE } what;
+        bool host_is_pre; /* as in struct pv_pair */
+        bool landed;
+};
 
 struct computing {
         struct pv_stage *s;
@@ -32,26 +42,12 @@ struct computing {
         const struct pv_settled *within; /* the last one that holds for all below it */
         struct pv_changes *out;
         size_t cap, cap_unsettled;
-        char *buf;                 /* 2 * COMPARE_BUF */
+        struct look *look;         /* one an item of out */
         struct pv_changes *landed; /* gets what is staged still but landed as it is; or NULL */
         size_t cap_landed;
         const struct pv_changes *before; /* what they were a moment ago; or NULL */
         size_t *n_selected;              /* of it: how many of the first i are */
 };
-
-/* Two versions of a file and whether they have the same bytes. Zero where nothing is said, for memcmp(3). */
-struct comparison {
-        uint64_t ino, size, pre_ino;
-        struct timespec ctime, pre_ctime;
-        unsigned char pre_sha256[PV_SHA256_SIZE];
-        unsigned root, layer;
-        bool same;
-};
-
-static int order_comparisons(const void *a, const void *b)
-{
-        return memcmp(a, b, offsetof(struct comparison, same));
-}
 
 void pv_changes_free(struct pv_changes *c)
 {
@@ -66,142 +62,6 @@ void pv_changes_free(struct pv_changes *c)
         free(c);
 }
 
-static ssize_t read_full(int fd, char *buf, size_t n, off_t at)
-{
-        size_t got = 0;
-        while (got < n) {
-                ssize_t k = pread(fd, buf + got, n - got, at + (off_t)got);
-                if (k < 0 && errno == EINTR)
-                        continue;
-                if (k < 0)
-                        return -1;
-                if (k == 0)
-                        break;
-                got += (size_t)k;
-        }
-        return (ssize_t)got;
-}
-
-static int open_file(int dirfd, const char *name)
-{
-        return openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-}
-
-/* A staged file that its owner closed to themselves gets the right to be read for the while. */
-static bool open_up(struct computing *c, const struct pv_scan_entry *e)
-{
-        return errno == EACCES && S_ISREG(e->now.mode) && pv_stage_borrow(c->s) &&
-               fchmodat(e->staged_dir, e->name, (e->now.mode & 07777) | S_IRUSR, 0) == 0;
-}
-
-static void close_up(const struct pv_scan_entry *e)
-{
-        int sys = errno;
-        if (fchmodat(e->staged_dir, e->name, e->now.mode & 07777, 0) == 0)
-                errno = sys;
-}
-
-static int open_staged_file(struct computing *c, const struct pv_scan_entry *e)
-{
-        int fd = open_file(e->staged_dir, e->name);
-        if (fd < 0 && open_up(c, e)) {
-                fd = open_file(e->staged_dir, e->name);
-                close_up(e);
-        }
-        return fd;
-}
-
-static int read_staged_xattrs(struct computing *c, const struct pv_scan_entry *e, uint64_t *digest)
-{
-        int r = pv_facts_get_xattrs(e->staged_dir, e->name, PV_FACTS_STAGED, digest);
-        if (r < 0 && open_up(c, e)) {
-                r = pv_facts_get_xattrs(e->staged_dir, e->name, PV_FACTS_STAGED, digest);
-                close_up(e);
-        }
-        return r < 0 && errno != ENOENT && errno != EACCES ? -1 : 0;
-}
-
-static bool has_same_bytes(struct computing *c, const struct pv_scan_entry *e)
-{
-        pv_auto_fd a = open_staged_file(c, e), b = open_file(e->host_dir, e->name);
-        if (a < 0 || b < 0)
-                return false;
-        if (!c->buf)
-                c->buf = pv_calloc(2, COMPARE_BUF);
-        for (uint64_t at = 0; at < e->now.size;) { /* both have this size: no read beyond it to see the end */
-                size_t want = e->now.size - at < COMPARE_BUF ? (size_t)(e->now.size - at) : COMPARE_BUF;
-                if (read_full(a, c->buf, want, (off_t)at) != (ssize_t)want ||
-                    read_full(b, c->buf + COMPARE_BUF, want, (off_t)at) != (ssize_t)want ||
-                    memcmp(c->buf, c->buf + COMPARE_BUF, want) != 0)
-                        return false;
-                at += want;
-        }
-        return true;
-}
-
-static bool compare_content(struct computing *c, const struct pv_scan_entry *e, const struct pv_facts *pre)
-{
-        if (pv_facts_same_inode_state(&e->host, pre))
-                return has_same_bytes(c, e);
-        struct pv_err unreadable = PV_ERR_INIT; /* counts as changed */
-        unsigned char sha256[PV_SHA256_SIZE];
-        pv_auto_fd fd = pre->hashed ? open_staged_file(c, e) : -1;
-        return fd >= 0 && pv_sha256_fd(fd, sha256, e->path, &unreadable) == 0 &&
-               memcmp(sha256, pre->sha256, sizeof sha256) == 0;
-}
-
-/*
- * A file is not read again that is what it was a moment ago. One that is written to through a mapping may differ and
- * have the same times: then it is seen the next time.
- */
-static bool has_same_content(struct computing *c, const struct pv_scan_entry *e, const struct pv_facts *pre)
-{
-        if (e->now.size != pre->size)
-                return false;
-        if (pre->size == 0)
-                return true;
-        if (!c->s->beside)
-                return compare_content(c, e, pre);
-        struct comparison *one = pv_calloc(1, sizeof *one); /* with its padding */
-        one->ino = e->now.ino;
-        one->size = e->now.size;
-        one->ctime = e->now.ctime;
-        one->pre_ino = pre->ino;
-        one->pre_ctime = pre->ctime;
-        one->root = c->root;
-        one->layer = e->layer;
-        if (pre->hashed)
-                memcpy(one->pre_sha256, pre->sha256, sizeof one->pre_sha256);
-        struct comparison **known = c->before ? tfind(one, &c->before->compared, order_comparisons) : NULL;
-        one->same = known ? (*known)->same : compare_content(c, e, pre);
-        bool same = one->same;
-        struct comparison **kept = c->before ? NULL : tsearch(one, &c->out->compared, order_comparisons);
-        if (!kept || *kept != one)
-                free(one);
-        return same;
-}
-
-static bool has_same_substance(struct computing *c, const struct pv_scan_entry *e, const struct pv_facts *pre)
-{
-        if (S_ISREG(pre->mode))
-                return has_same_content(c, e, pre);
-        if (S_ISLNK(pre->mode))
-                return pre->link && e->now.link && pv_streq(pre->link, e->now.link);
-        return S_ISDIR(pre->mode) || pre->rdev == e->now.rdev;
-}
-
-static unsigned compare_metadata(const struct pv_facts *pre, const struct pv_facts *now)
-{
-        unsigned flags = 0;
-        if ((pre->mode & 07777) != (now->mode & 07777) && !S_ISLNK(now->mode))
-                flags |= PV_CHANGE_MODE;
-        if (pre->uid != now->uid || pre->gid != now->gid)
-                flags |= PV_CHANGE_OWNER;
-        if (pre->xattrs != now->xattrs)
-                flags |= PV_CHANGE_XATTRS;
-        return flags;
-}
-
 /* Copying up keeps a file's first hole only: what was sparse on the host is written out in full when it is applied. */
 #define FILLED_LEAST ((uint64_t)1 << 20)
 static bool is_filled(const struct pv_facts *host, const struct pv_facts *now)
@@ -209,46 +69,6 @@ static bool is_filled(const struct pv_facts *host, const struct pv_facts *now)
         uint64_t had = host->blocks * 512, has = now->blocks * 512;
         return S_ISREG(host->mode) && S_ISREG(now->mode) && host->size > had + FILLED_LEAST &&
                has > 2 * had + FILLED_LEAST;
-}
-
-/* Kind and flags of a path that both sides have. False: no net effect. */
-static bool compare(struct computing *c, const struct pv_scan_entry *e, const struct pv_facts *pre,
-                    struct pv_change *out)
-{
-        const struct pv_facts *now = &out->now;
-        if ((pre->mode & S_IFMT) != (now->mode & S_IFMT)) {
-                out->kind = PV_CHANGE_TYPE;
-                return true;
-        }
-        out->flags |= compare_metadata(pre, now);
-        if (!S_ISDIR(pre->mode) && pre->nlink > 1)
-                out->flags |= PV_CHANGE_SPLIT;
-        if (is_filled(&e->host, &e->now))
-                out->flags |= PV_CHANGE_FILLED;
-        out->kind = PV_CHANGE_MODIFIED;
-        if (!has_same_substance(c, e, pre))
-                return true;
-        out->kind = PV_CHANGE_METADATA;
-        if (out->flags & (PV_CHANGE_MODE | PV_CHANGE_OWNER | PV_CHANGE_XATTRS))
-                return true;
-        if (S_ISDIR(pre->mode) || pv_clock_compare(&pre->mtime, &now->mtime) == 0)
-                return false;
-        out->flags |= PV_CHANGE_TIMES;
-        return true;
-}
-
-static bool classify(struct computing *c, const struct pv_scan_entry *e, const struct pv_facts *pre,
-                     struct pv_change *out)
-{
-        if (!pv_facts_exist(&out->now)) {
-                out->kind = PV_CHANGE_DELETED;
-                return pv_facts_exist(pre);
-        }
-        if (!pv_facts_exist(pre)) {
-                out->kind = PV_CHANGE_ADDED;
-                return true;
-        }
-        return compare(c, e, pre, out);
 }
 
 static unsigned flags_of(const struct pv_scan_entry *e)
@@ -274,20 +94,25 @@ static void append_to(struct pv_changes *out, size_t *cap, const struct pv_chang
         out->item[out->n++] = *item;
 }
 
-static void append(struct computing *c, const struct pv_change *item)
+static void append(struct computing *c, const struct pv_change *item, const struct look *look)
 {
+        size_t had = c->cap;
         append_to(c->out, &c->cap, item);
+        if (c->cap != had)
+                c->look = pv_realloc(c->look, c->cap, sizeof *c->look);
+        c->look[c->out->n - 1] = *look;
 }
 
 /* The staged entry says what the host was given already: nothing is lost with it. */
-static void note_landed(struct computing *c, const struct pv_scan_entry *e, struct pv_change *item)
+static void note_landed(struct computing *c, const struct pv_change *unchanged)
 {
-        if (!c->landed || item->layer_shared || item->flags & PV_CHANGE_BLOCKED)
+        struct pv_change item = *unchanged;
+        if (!c->landed || item.layer_shared || item.flags & PV_CHANGE_BLOCKED)
                 return;
-        item->path = pv_arena_text(&c->landed->text, e->path, e->len);
-        if (S_ISDIR(item->now.mode))
-                item->kind = PV_CHANGE_ADDED; /* as it was when it landed: it hides nothing of the host's own */
-        append_to(c->landed, &c->cap_landed, item);
+        item.path = pv_arena_text(&c->landed->text, item.path, strlen(item.path));
+        if (S_ISDIR(item.now.mode))
+                item.kind = PV_CHANGE_ADDED; /* as it was when it landed: it hides nothing of the host's own */
+        append_to(c->landed, &c->cap_landed, &item);
 }
 
 /* Did a person decide on the path? Paths come in the order of the list of those. */
@@ -357,6 +182,46 @@ static void note_known(struct computing *c, const struct pv_scan_entry *e, const
                                                             .host = pre->host };
 }
 
+/* Kind and flags, as far as the walk knows them; what both sides have is compared later. */
+static void classify(const struct pv_scan_entry *e, struct pv_change *item, struct look *look)
+{
+        const struct pv_facts *pre = &item->pre, *now = &item->now;
+        if (!pv_facts_exist(now)) {
+                item->kind = PV_CHANGE_DELETED;
+                look->what = pv_facts_exist(pre) ? LOOK_DECIDED : LOOK_NO_CHANGE;
+                return;
+        }
+        item->kind = PV_CHANGE_ADDED;
+        if (!pv_facts_exist(pre))
+                return;
+        look->what = LOOK_COMPARE;
+        look->host_is_pre = pv_facts_same_inode_state(&e->host, pre);
+        if ((pre->mode & S_IFMT) != (now->mode & S_IFMT))
+                return;
+        if (!S_ISDIR(pre->mode) && pre->nlink > 1)
+                item->flags |= PV_CHANGE_SPLIT;
+        if (is_filled(&e->host, now))
+                item->flags |= PV_CHANGE_FILLED;
+}
+
+static int cannot_compare(const struct pv_change *item, struct pv_err *err)
+{
+        return pv_err_set(err, PV_ERR_SYS, errno, "read the attributes of %s", item->path);
+}
+
+/* At once, while the directory that it is in lets itself be looked into. */
+static int compare_now(struct computing *c, const struct pv_scan_entry *e, struct pv_change *item, struct look *look,
+                       struct pv_err *err)
+{
+        pv_auto_comparing m = { .s = c->s, .known = c->before ? c->before->compared : NULL, .may_open = true };
+        const struct pv_pair p = {
+                .staged_dir = e->staged_dir, .host_dir = e->host_dir, .name = e->name, .host_is_pre = look->host_is_pre
+        };
+        int r = pv_compare(&m, &p, item);
+        look->what = r > 0 ? LOOK_DECIDED : LOOK_NO_CHANGE;
+        return r < 0 ? cannot_compare(item, err) : 0;
+}
+
 static int compute_entry(void *ctx, const struct pv_scan_entry *e, struct pv_err *err)
 {
         struct computing *c = ctx;
@@ -375,16 +240,6 @@ static int compute_entry(void *ctx, const struct pv_scan_entry *e, struct pv_err
                         return -1;
                 item.flags |= PV_CHANGE_SETTLED;
         }
-        if (pv_facts_exist(&e->now) && pv_facts_exist(&pre.host) && read_staged_xattrs(c, e, &item.now.xattrs) < 0)
-                return pv_err_set(err, PV_ERR_SYS, errno, "read the attributes of %s", e->path);
-        bool linked = !S_ISDIR(e->now.mode) && e->now.nlink > 1;
-        if (!classify(c, e, &pre.host, &item)) {
-                if (pre.landed)
-                        note_landed(c, e, &item);
-                if (!linked && !(item.flags & PV_CHANGE_BLOCKED))
-                        return 0;
-                item.flags |= linked ? PV_CHANGE_LINKED : 0; /* settled when all are there */
-        }
         if (pre.doubt != PV_DOUBT_NONE) {
                 item.flags |= PV_CHANGE_SUSPECT;
                 item.why = pv_doubt_text(pre.doubt);
@@ -395,7 +250,79 @@ static int compute_entry(void *ctx, const struct pv_scan_entry *e, struct pv_err
         if (pre.host.link && pre.host.link != e->host.link) /* the record's; it goes with the next one */
                 item.pre.link = pv_arena_text(&c->out->text, pre.host.link, strlen(pre.host.link));
         item.path = pv_arena_text(&c->out->text, e->path, e->len);
-        append(c, &item);
+        struct look look = { .landed = pre.landed };
+        classify(e, &item, &look);
+        if (look.what == LOOK_COMPARE && e->flags & PV_SCAN_OPENED && compare_now(c, e, &item, &look, err) < 0)
+                return -1;
+        append(c, &item, &look);
+        return 0;
+}
+
+/* As pv_compare(). */
+static int compare_item(struct computing *c, struct pv_dirs *dirs, struct pv_comparing *m, size_t i)
+{
+        struct pv_change *item = &c->out->item[i];
+        const char *name = NULL;
+        struct pv_pair p = { .host_is_pre = c->look[i].host_is_pre };
+        p.staged_dir = pv_dirs_layer(dirs, item->root, item->layer, item->path, &p.name);
+        p.host_dir = pv_dirs_target(dirs, item->root, item->path, &name);
+        int r = pv_compare(m, &p, item);
+        if (r >= 0)
+                c->look[i].what = r ? LOOK_DECIDED : LOOK_NO_CHANGE;
+        return r;
+}
+
+/* On any thread. What cannot be told so is left as it is. */
+static void compare_range(void *ctx, size_t from, size_t end)
+{
+        struct computing *c = ctx;
+        pv_auto_comparing m = { .s = c->s, .known = c->before ? c->before->compared : NULL };
+        pv_auto_dirs dirs;
+        pv_dirs_init(&dirs, c->s);
+        for (size_t i = from; i < end; i++)
+                if (c->look[i].what == LOOK_COMPARE)
+                        (void)compare_item(c, &dirs, &m, i);
+}
+
+/* What the threads could not tell. */
+static int compare_rest(struct computing *c, struct pv_dirs *dirs, struct pv_err *err)
+{
+        pv_auto_comparing m = { .s = c->s, .known = c->before ? c->before->compared : NULL, .may_open = true };
+        for (size_t i = 0; i < c->out->n; i++)
+                if (c->look[i].what == LOOK_COMPARE && compare_item(c, dirs, &m, i) < 0)
+                        return cannot_compare(&c->out->item[i], err);
+        return 0;
+}
+
+/* What has no net effect goes, but for names of a file of which another name may turn out to be a change. */
+static void drop_unchanged(struct computing *c)
+{
+        size_t kept = 0;
+        for (size_t i = 0; i < c->out->n; i++) {
+                struct pv_change *item = &c->out->item[i];
+                bool linked = !S_ISDIR(item->now.mode) && item->now.nlink > 1;
+                if (c->s->beside && !c->before)
+                        pv_compare_note(&c->out->compared, item);
+                if (c->look[i].what == LOOK_NO_CHANGE) {
+                        if (c->look[i].landed)
+                                note_landed(c, item);
+                        if (!linked && !(item->flags & PV_CHANGE_BLOCKED))
+                                continue;
+                        item->flags |= linked ? PV_CHANGE_LINKED : 0; /* settled when all are there */
+                }
+                c->out->item[kept++] = *item;
+        }
+        c->out->n = kept;
+}
+
+static int compare_all(struct computing *c, struct pv_err *err)
+{
+        pv_auto_dirs dirs;
+        pv_dirs_init(&dirs, c->s);
+        pv_parallel_for(c->out->n, COMPARED_AT_A_TIME, compare_range, c);
+        if (compare_rest(c, &dirs, err) < 0)
+                return -1;
+        drop_unchanged(c);
         return 0;
 }
 
@@ -506,7 +433,9 @@ static int compute(struct pv_stage *s, const struct pv_settled *settled, size_t 
         int r = 0;
         for (; r == 0 && c.root < s->n_roots; c.root++)
                 r = compute_root(&c, err);
-        free(c.buf);
+        if (r == 0)
+                r = compare_all(&c, err);
+        free(c.look);
         pv_stage_give_back(s);
         if (r < 0)
                 return -1;

@@ -64,6 +64,8 @@ struct pv_change {
                                 move */
         char *renamed_from;  /* a deleted path whose content this one continues; else NULL */
         uint64_t link_group; /* the changes that share a staged inode have the same number; 0 when alone */
+        unsigned overlay;    /* the overlay's own attributes of the staged entry (enum pv_overlay_attrs) ... */
+        bool overlay_known;  /* ... where they were looked at */
         const char *why;     /* with SUSPECT or BLOCKED: a static sentence */
         const struct pv_merged *merged; /* what is published in place of the staged content; NULL: as it is staged */
 };

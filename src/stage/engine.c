@@ -14,43 +14,49 @@ int pv_engine_init(struct pv_engine *e, struct pv_stage *s, struct pv_plan_list 
 {
         *e = (struct pv_engine){ .s = s, .plan = plan, .result = result, .slots = PV_PATHFD_INIT };
         e->by_root = geteuid() == 0;
-        size_t n = pv_stage_n_roots(s);
         e->n_layers = (unsigned)s->n_layers;
-        e->target = pv_calloc(n, sizeof *e->target);
-        e->layer = pv_calloc(n, sizeof *e->layer);
-        for (size_t r = 0; r < n; r++) {
-                pv_walk_init(&e->target[r], pv_stage_target(s, r));
-                e->layer[r] = pv_calloc(e->n_layers, sizeof *e->layer[r]);
-                for (unsigned k = 0; k < e->n_layers; k++)
-                        pv_walk_init(&e->layer[r][k], pv_layer_fd(s, r, k));
-        }
-        if (pv_layers_find_shared(s, &e->shared, err) < 0)
-                return -1;
-        return 0;
+        pv_dirs_init(&e->dirs, s);
+        return pv_layers_find_shared(s, &e->shared, err);
 }
 
 void pv_engine_reset_walks(struct pv_engine *e)
 {
-        for (size_t r = 0; r < pv_stage_n_roots(e->s); r++) {
-                pv_walk_reset(&e->target[r]);
-                for (unsigned k = 0; k < e->n_layers; k++)
-                        pv_walk_reset(&e->layer[r][k]);
-        }
+        pv_dirs_reset(&e->dirs);
 }
 
 void pv_engine_fini(struct pv_engine *e)
 {
-        for (size_t r = 0; e->s && r < pv_stage_n_roots(e->s); r++) {
-                pv_walk_fini(&e->target[r]);
-                for (unsigned k = 0; k < e->n_layers; k++)
-                        pv_walk_fini(&e->layer[r][k]);
-                free(e->layer[r]);
-        }
-        free(e->target);
-        free(e->layer);
+        pv_dirs_fini(&e->dirs);
         free(e->shared);
         pv_pathfd_closep(&e->slots);
         e->s = NULL;
+}
+
+void pv_hand_init(struct pv_hand *h, const struct pv_engine *e)
+{
+        const struct pv_batch_head *head = &e->plan->head;
+        *h = (struct pv_hand){ .engine = *e, .plan = *e->plan };
+        h->plan.head.root_mode = memcpy(pv_calloc(head->n_roots + 1, sizeof *head->root_mode), head->root_mode,
+                                        head->n_roots * sizeof *head->root_mode);
+        h->engine.plan = &h->plan;
+        h->engine.result = &h->result;
+        pv_dirs_init(&h->engine.dirs, e->s);
+}
+
+void pv_hand_fini(struct pv_hand *h)
+{
+        pv_dirs_fini(&h->engine.dirs);
+        free(h->plan.head.root_mode);
+        pv_apply_result_fini(&h->result);
+}
+
+void pv_hand_tell(const struct pv_hand *h, struct pv_engine *e)
+{
+        for (size_t i = 0; i < h->result.n_conflicts; i++)
+                pv_apply_result_add(e->result, h->result.conflicts[i].root, h->result.conflicts[i].path,
+                                    h->result.conflicts[i].why);
+        for (uint32_t i = 0; i < e->plan->head.n_roots; i++)
+                e->plan->head.root_mode[i] |= h->plan.head.root_mode[i];
 }
 
 int pv_engine_open_slots(struct pv_engine *e, bool make, struct pv_err *err)
@@ -71,17 +77,13 @@ int pv_engine_open_slots(struct pv_engine *e, bool make, struct pv_err *err)
 
 int pv_place_target(struct pv_engine *e, const struct pv_item *it, struct pv_place *out)
 {
-        out->dirfd = pv_walk_parent(&e->target[it->root], it->path, &out->name);
+        out->dirfd = pv_dirs_target(&e->dirs, it->root, it->path, &out->name);
         return out->dirfd < 0 ? -1 : 0;
 }
 
 int pv_place_layer(struct pv_engine *e, uint32_t root, uint32_t layer, const char *path, struct pv_place *out)
 {
-        if (layer >= e->n_layers) {
-                errno = ENOENT;
-                return -1;
-        }
-        out->dirfd = pv_walk_parent(&e->layer[root][layer], path, &out->name);
+        out->dirfd = pv_dirs_layer(&e->dirs, root, layer, path, &out->name);
         return out->dirfd < 0 ? -1 : 0;
 }
 
@@ -127,7 +129,7 @@ int pv_place_counterpart(struct pv_engine *e, const struct pv_item *it, struct p
         case PV_AT_BESIDE:
                 (void)snprintf(out->buf, sizeof out->buf, PV_BESIDE_PREFIX "%s-%x", e->plan->head.id, it->slot);
                 out->name = out->buf;
-                out->dirfd = pv_walk_parent(&e->target[it->root], it->path, &last);
+                out->dirfd = pv_dirs_target(&e->dirs, it->root, it->path, &last);
                 return out->dirfd < 0 ? -1 : 0;
         }
         errno = EINVAL;
@@ -191,12 +193,9 @@ static int set_access(struct pv_engine *e, const struct pv_access *a, uint32_t f
 
 static uint32_t mode_of(const struct pv_engine *e, const struct pv_access *a, enum pv_access_when when)
 {
-        for (size_t i = 0; when == PV_ACCESS_AFTER && a->layer < 0 && i < e->plan->n; i++) {
-                const struct pv_item *it = &e->plan->item[i];
-                if (it->op == PV_OP_META && it->root == a->root && pv_streq(it->path, a->path))
-                        return it->meta->mode[1] & 07777;
-        }
-        return a->mode;
+        const struct pv_item *it =
+                when == PV_ACCESS_AFTER && a->layer < 0 ? pv_plan_list_find(e->plan, a->root, a->path) : NULL;
+        return it && it->op == PV_OP_META ? it->meta->mode[1] & 07777 : a->mode;
 }
 
 /* Afterwards there is nothing left to do in the target, but for the copies that lie beside it. */

@@ -8,17 +8,15 @@
 
 #include <limits.h>
 #include "stage/batch.h"
+#include "stage/dirs.h"
 #include "stage/ident.h"
-#include "stage/layers.h"
-#include "stage/walk.h"
 
 struct pv_engine {
         struct pv_stage *s;
         struct pv_plan_list *plan;
-        struct pv_apply_result *result;   /* conflicts go here */
-        struct pv_pathfd slots;           /* backup/<batch>, owned */
-        struct pv_walk *target;           /* one a root */
-        struct pv_walk **layer;           /* [root][layer] */
+        struct pv_apply_result *result; /* conflicts go here */
+        struct pv_pathfd slots;         /* backup/<batch>, owned */
+        struct pv_dirs dirs;
         unsigned n_layers;                /* 0 is the oldest, the last one the top */
         bool *shared;                     /* [layer]: must stay as it is: another stage's, or the job runs on it */
         bool by_root;                     /* no permission bits stand in the way */
@@ -30,6 +28,23 @@ int pv_engine_init(struct pv_engine *e, struct pv_stage *s, struct pv_plan_list 
                    struct pv_err *err);
 void pv_engine_fini(struct pv_engine *e);
 #define pv_auto_engine __attribute__((cleanup(pv_engine_fini))) struct pv_engine
+
+/*
+ * A second pair of hands for the same batch, on another thread: its items are e's, which no two hands may work on at
+ * a time; open directories, conflicts and what is learned of the roots are its own. Borrows from e. Must not open the
+ * slots.
+ */
+struct pv_hand {
+        struct pv_engine engine;
+        struct pv_plan_list plan;
+        struct pv_apply_result result;
+};
+void pv_hand_init(struct pv_hand *h, const struct pv_engine *e);
+void pv_hand_fini(struct pv_hand *h);
+#define pv_auto_hand __attribute__((cleanup(pv_hand_fini))) struct pv_hand
+/* Conflicts and what was learned become e's. */
+void pv_hand_tell(const struct pv_hand *h, struct pv_engine *e);
+
 /* Opens backup/<batch> (of an undo, that of the batch which is taken back), making it first when asked to. */
 int pv_engine_open_slots(struct pv_engine *e, bool make, struct pv_err *err);
 /* Forgets open directories: some were moved. */

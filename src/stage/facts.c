@@ -147,7 +147,7 @@ static int digest_one(struct xattr_path *p, enum pv_facts_side side, const char 
         return 0;
 }
 
-int pv_facts_get_xattrs(int dirfd, const char *name, enum pv_facts_side side, uint64_t *digest)
+static int get_xattrs(int dirfd, const char *name, enum pv_facts_side side, uint64_t *digest, unsigned *overlay)
 {
         char few[1024];
         pv_auto_free char *many = NULL, *value = NULL;
@@ -163,7 +163,9 @@ int pv_facts_get_xattrs(int dirfd, const char *name, enum pv_facts_side side, ui
         }
         if (n < 0 && errno != EOPNOTSUPP)
                 r = -1;
+        *overlay = 0;
         for (const char *a = names; r == 0 && a < names + n; a += strlen(a) + 1) {
+                *overlay |= pv_xattr_overlay_kind(a);
                 const char *seen = seen_name(a, side, &seen_buf);
                 if (!seen)
                         continue;
@@ -175,6 +177,17 @@ int pv_facts_get_xattrs(int dirfd, const char *name, enum pv_facts_side side, ui
         if (r == 0)
                 *digest = sum;
         return r;
+}
+
+int pv_facts_get_xattrs(int dirfd, const char *name, enum pv_facts_side side, uint64_t *digest)
+{
+        unsigned overlay;
+        return get_xattrs(dirfd, name, side, digest, &overlay);
+}
+
+int pv_facts_get_staged_xattrs(int dirfd, const char *name, uint64_t *digest, unsigned *overlay)
+{
+        return get_xattrs(dirfd, name, PV_FACTS_STAGED, digest, overlay);
 }
 
 int pv_facts_hash(int dirfd, const char *name, struct pv_facts *f)

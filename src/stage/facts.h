@@ -43,6 +43,8 @@ int pv_facts_get(int dirfd, const char *name, struct pv_arena *arena, struct pv_
 
 /* Digest of the extended attributes of dirfd/name. 0, or -1 with errno. */
 int pv_facts_get_xattrs(int dirfd, const char *name, enum pv_facts_side side, uint64_t *digest);
+/* The same of a staged entry, and which of the overlay's own it carries (base/copy.h). */
+int pv_facts_get_staged_xattrs(int dirfd, const char *name, uint64_t *digest, unsigned *overlay);
 
 /* Hashes the regular file dirfd/name into f. 0, or -1 with errno (f->hashed stays false). */
 int pv_facts_hash(int dirfd, const char *name, struct pv_facts *f);

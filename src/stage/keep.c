@@ -134,7 +134,7 @@ static int keep_group(struct pv_engine *e, const struct pv_item *it, bool whole,
         }
         *moved = whole && reached && renameat2(dir.dirfd, dir.name, group.dirfd, group.name, RENAME_NOREPLACE) == 0;
         if (*moved)
-                pv_walk_reset(&e->layer[it->root][it->layer]);
+                pv_walk_reset(&e->dirs.layer[it->root][it->layer]);
         else if (mkdirat(group.dirfd, group.name, 0700) < 0)
                 return keep_failed(it, err);
         return 0;

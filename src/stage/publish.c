@@ -1,13 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Carrying out a plan, item by item, and looking at what came out of the target each time. */
+/*
+ * Carrying out a plan, item by item, and looking at what came out of the target each time.
+ *
+ * Directories come first, in the order of the plan, and their metadata last. In between are the files: each stands in a
+ * directory that is there by then, and no two touch the same name, so that they may go in any order and on several
+ * threads. A rollback and a recovery ask of each item where it lies, never which ones came before.
+ */
 #include "stage/engine.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "base/parallel.h"
 #include "stage/facts.h"
+
+#define FILES_AT_A_TIME 128
 
 /* What one step found; the batch goes on after PUBLISHED alone. */
 static enum pv_publish_outcome conflict(struct pv_engine *e, const struct pv_item *it, const char *why)
@@ -303,15 +313,95 @@ static enum pv_publish_outcome publish_metadata(struct pv_engine *e, struct pv_e
         return PV_PUBLISHED;
 }
 
+static bool is_file(const struct pv_item *it)
+{
+        return !S_ISDIR(it->in.mode) && !S_ISDIR(it->out.mode);
+}
+
+static enum pv_publish_outcome publish_directories(struct pv_engine *e, struct pv_err *err)
+{
+        for (size_t i = 0; i < e->plan->n; i++) {
+                enum pv_publish_outcome r = is_file(&e->plan->item[i]) ? PV_PUBLISHED : publish_item(e, i, err);
+                if (r != PV_PUBLISHED)
+                        return r;
+        }
+        return PV_PUBLISHED;
+}
+
+/* Why a range of files was left in the middle. */
+struct stop {
+        size_t item;
+        enum pv_publish_outcome outcome;
+        struct pv_err err;
+        struct pv_hand hand;
+};
+
+struct files {
+        struct pv_engine *e;
+        atomic_size_t first; /* item that did not go, of those that are known */
+        struct stop **stop;  /* of each range; NULL: all of it went */
+};
+
+static void note_stop(struct files *f, struct stop *s)
+{
+        size_t first = atomic_load(&f->first);
+        while (s->item < first && !atomic_compare_exchange_weak(&f->first, &first, s->item))
+                ;
+        f->stop[s->item / FILES_AT_A_TIME] = s;
+}
+
+/* Goes on to the end though another range has stopped behind it: of those that stop, the first one is told of. */
+static void publish_range(void *ctx, size_t from, size_t end)
+{
+        struct files *f = ctx;
+        struct stop *s = pv_calloc(1, sizeof *s);
+        enum pv_publish_outcome r = PV_PUBLISHED;
+        pv_hand_init(&s->hand, f->e);
+        for (size_t i = from; r == PV_PUBLISHED && i < end && i < atomic_load(&f->first); i++) {
+                s->item = i;
+                if (is_file(&s->hand.plan.item[i]))
+                        r = publish_item(&s->hand.engine, i, &s->err);
+        }
+        s->outcome = r;
+        if (r != PV_PUBLISHED) {
+                note_stop(f, s);
+                return;
+        }
+        pv_hand_fini(&s->hand);
+        free(s);
+}
+
+static enum pv_publish_outcome publish_files(struct pv_engine *e, struct pv_err *err)
+{
+        const size_t n = e->plan->n;
+        struct files f = { .e = e, .first = n, .stop = pv_calloc(n / FILES_AT_A_TIME + 1, sizeof(struct stop *)) };
+        enum pv_publish_outcome r = PV_PUBLISHED;
+        pv_parallel_for(n, FILES_AT_A_TIME, publish_range, &f);
+        for (size_t k = 0; k <= n / FILES_AT_A_TIME; k++) {
+                struct stop *s = f.stop[k];
+                if (!s)
+                        continue;
+                if (r == PV_PUBLISHED) {
+                        r = s->outcome;
+                        *err = s->err;
+                        pv_hand_tell(&s->hand, e);
+                }
+                pv_hand_fini(&s->hand);
+                free(s);
+        }
+        free(f.stop);
+        return r;
+}
+
 enum pv_publish_outcome pv_publish(struct pv_engine *e, struct pv_err *err)
 {
         if (pv_access_open(e, PV_ACCESS_BEFORE, err) < 0)
                 return PV_PUBLISH_FAILED;
-        for (size_t i = 0; i < e->plan->n; i++) {
-                enum pv_publish_outcome r = publish_item(e, i, err);
-                if (r != PV_PUBLISHED)
-                        return r;
-        }
+        enum pv_publish_outcome r = publish_directories(e, err);
+        if (r == PV_PUBLISHED)
+                r = publish_files(e, err);
+        if (r != PV_PUBLISHED)
+                return r;
         if (pv_access_restore(e, PV_ACCESS_BEFORE, err) < 0)
                 return PV_PUBLISH_FAILED;
         return publish_metadata(e, err);

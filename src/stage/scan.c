@@ -50,6 +50,7 @@ struct walk {
         struct level *level; /* a stack */
         size_t n_levels, cap;
         size_t open_levels;
+        size_t n_restore; /* sources that have a mode to give back */
         char *dirents;
 };
 
@@ -96,6 +97,7 @@ static void fini_level(struct walk *w, struct level *l)
                 struct source *src = &l->staged[i];
                 if (src->restore >= 0 && reopen_source(w, l, src) == 0)
                         (void)fchmod(src->fd, (mode_t)src->restore);
+                w->n_restore -= src->restore >= 0;
                 pv_fd_closep(&src->fd);
         }
         free(l->staged);
@@ -256,6 +258,7 @@ static int add_source(struct walk *w, struct level *child, unsigned layer, int d
         }
         child->staged = pv_realloc(child->staged, child->n_staged + 1, sizeof *child->staged);
         child->staged[child->n_staged++] = src;
+        w->n_restore += src.restore >= 0;
         return 1;
 }
 
@@ -364,6 +367,7 @@ static int scan_entry(struct walk *w, const char *name)
         if (r > 0) {
                 if (!(e.flags & PV_SCAN_TOO_LONG))
                         add_host(&e, &child, &e.flags);
+                e.flags |= w->n_restore ? PV_SCAN_OPENED : 0;
                 r = w->v->visit(w->v->ctx, &e, w->err);
         }
         bool enter = r == 0 && !(e.flags & PV_SCAN_TOO_LONG) && (child.n_staged > 0 || child.has_host) &&
@@ -399,7 +403,7 @@ static int scan_root_dir(struct walk *w)
         top.has_host = top.host >= 0;
         top.host_list = hides;
         top.layer = e.layer;
-        e.flags = hides ? PV_SCAN_OPAQUE : 0;
+        e.flags = (hides ? PV_SCAN_OPAQUE : 0) | (w->n_restore ? PV_SCAN_OPENED : 0);
         if (!top.has_host || pv_facts_get(e.host_dir, "", w->v->text, &e.host) < 0) {
                 int sys = errno;
                 fini_level(w, &top);

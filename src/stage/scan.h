@@ -14,11 +14,13 @@
 #include "stage/state.h"
 
 enum pv_scan_flags {
-        PV_SCAN_OPAQUE = 1 << 0,    /* a staged directory that hides all that the host's has */
-        PV_SCAN_HIDDEN = 1 << 1,    /* only the host has it; a directory above is opaque */
-        PV_SCAN_IMPLIED = 1 << 2,   /* only the host has it; a directory above is deleted or replaced */
-        PV_SCAN_TOO_LONG = 1 << 3,  /* no path can name it (PATH_MAX); what is in it is left out */
-        PV_SCAN_UNREADABLE = 1 << 4 /* a directory that cannot be read: what is in it is left out */
+        PV_SCAN_OPAQUE = 1 << 0,     /* a staged directory that hides all that the host's has */
+        PV_SCAN_HIDDEN = 1 << 1,     /* only the host has it; a directory above is opaque */
+        PV_SCAN_IMPLIED = 1 << 2,    /* only the host has it; a directory above is deleted or replaced */
+        PV_SCAN_TOO_LONG = 1 << 3,   /* no path can name it (PATH_MAX); what is in it is left out */
+        PV_SCAN_UNREADABLE = 1 << 4, /* a directory that cannot be read: what is in it is left out */
+        PV_SCAN_OPENED =
+                1 << 5, /* a staged directory above, or itself, has rights that the walk takes back behind it */
 };
 
 struct pv_scan_entry {
