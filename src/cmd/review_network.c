@@ -3,6 +3,7 @@
 #include <string.h>
 #include "base/json.h"
 #include "cmd/review.h"
+#include "policy/groups.h"
 
 enum { TARGETS_SHOWN = 12 };
 
@@ -28,7 +29,7 @@ static void put_name(struct pv_str *out, const json_t *target)
                 pv_str_putf(out, ":%lld", (long long)port);
 }
 
-static void put_target(const json_t *target, struct pv_str *out)
+static void put_target(const json_t *target, const struct pv_groups *groups, struct pv_str *out)
 {
         pv_auto_str name = { 0 };
         const char *state = text_of(target, "state");
@@ -53,12 +54,14 @@ static void put_target(const json_t *target, struct pv_str *out)
         if (*text_of(target, "allow_with")) {
                 pv_str_put(out, "           allow it with ");
                 pv_str_put_safe(out, text_of(target, "allow_with"));
-                pv_str_putc(out, '\n');
+                pv_auto_free char *group = pv_groups_with(groups, name.s);
+                pv_str_putf(out, "%s%s\n", group ? ", or " : "", group ? group : "");
         }
 }
 
 /* What was refused comes first: it is what somebody may have to act on. */
-static size_t put_state(const json_t *targets, const char *state, size_t room, struct pv_str *out)
+static size_t put_state(const json_t *targets, const char *state, size_t room, const struct pv_groups *groups,
+                        struct pv_str *out)
 {
         size_t i, left_out = 0;
         json_t *one;
@@ -70,7 +73,7 @@ static size_t put_state(const json_t *targets, const char *state, size_t room, s
                         left_out++;
                         continue;
                 }
-                put_target(one, out);
+                put_target(one, groups, out);
                 room--;
         }
         return left_out;
@@ -105,15 +108,18 @@ void pv_review_put_network(const struct pv_review *r, struct pv_str *out)
         const json_t *targets = json_object_get(network, "flows"), *granted = json_object_get(network, "granted");
         size_t k;
         json_t *grant;
+        pv_auto_groups groups = { 0 };
+        struct pv_err ignored = PV_ERR_INIT; /* a group that cannot be read is one that is not offered */
         if (json_array_size(targets) + json_array_size(granted) == 0)
                 return;
-        pv_str_put(out, "\nNetwork\n");
+        (void)pv_groups_load(getenv("XDG_CONFIG_HOME"), getenv("HOME"), &groups, &ignored);
+        pv_review_put_heading(r, out, PV_STYLE_BOLD, "Network", NULL);
         json_array_foreach(granted, k, grant)
         {
                 put_grant(grant, out);
         }
         for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
-                size_t more = put_state(targets, states[i], TARGETS_SHOWN, out);
+                size_t more = put_state(targets, states[i], TARGETS_SHOWN, &groups, out);
                 if (more)
                         pv_str_putf(out, "  %s %zu more; --json has them all\n", states[i], more);
         }

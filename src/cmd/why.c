@@ -68,20 +68,11 @@ static size_t count_refusals(const struct looking *l, const char *target, const 
 static char *groups_with(const char *target)
 {
         pv_auto_groups groups = { 0 };
-        pv_auto_str out = { 0 };
         struct pv_err ignored = PV_ERR_INIT;
         if (pv_groups_load(getenv("XDG_CONFIG_HOME"), getenv("HOME"), &groups, &ignored) < 0)
                 return NULL;
-        for (size_t i = 0; i < groups.n; i++)
-                for (size_t k = 0; k < groups.v[i].targets.n; k++) {
-                        const char *t = groups.v[i].targets.v[k], *colon = strrchr(t, ':');
-                        size_t n = colon ? (size_t)(colon - t) : strlen(t);
-                        if (!pv_streq(t, target) && !(strlen(target) == n && strncmp(t, target, n) == 0))
-                                continue;
-                        pv_str_putf(&out, "%s@%s", out.len ? " or " : "--overlaynet-allow ", groups.v[i].name);
-                        break;
-                }
-        return out.len ? pv_str_steal(&out) : NULL;
+        pv_auto_free char *with = pv_groups_with(&groups, target);
+        return with ? pv_strf("--overlaynet-allow %s", with) : NULL;
 }
 
 static void put_row(struct pv_str *out, const char *what, const char *text)

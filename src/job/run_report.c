@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "job/run_report.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include "base/json.h"
 #include "base/log.h"
 #include "job/tally.h"
+#include "policy/groups.h"
 
 const char *pv_run_end_name(enum pv_end end)
 {
@@ -36,7 +38,7 @@ static void say_changes(const struct pv_run_outcome *o)
 
 enum { REFUSALS_SAID = 5 };
 
-static void say_one_refused(const json_t *t)
+static void say_one_refused(const json_t *t, const struct pv_groups *groups)
 {
         const char *allow = json_string_value(json_object_get(t, "allow_with"));
         const char *why = json_string_value(json_object_get(t, "why"));
@@ -44,11 +46,21 @@ static void say_one_refused(const json_t *t)
         const char *name = json_string_value(json_object_get(t, "target"));
         bool v6 = port && name && strchr(name, ':');
         pv_auto_free char *suffix = port ? pv_strf("%s:%lld", v6 ? "]" : "", (long long)port) : pv_strdup("");
-        pv_log_note("network: refused %s%s%s, %lldx (%s)", v6 ? "[" : "", name ? name : "", suffix,
+        pv_auto_free char *shown = pv_strf("%s%s%s", v6 ? "[" : "", name ? name : "", suffix);
+        pv_auto_free char *group = allow ? pv_groups_with(groups, shown) : NULL;
+        pv_log_note("network: refused %s, %lldx (%s%s%s)", shown,
                     (long long)json_integer_value(json_object_get(t, "count")),
                     allow ? allow
                     : why ? why
-                          : "by rule");
+                          : "by rule",
+                    group ? ", or " : "", group ? group : "");
+}
+
+/* A group that cannot be read is one that is not offered. */
+static void load_groups(struct pv_groups *groups)
+{
+        struct pv_err ignored = PV_ERR_INIT;
+        (void)pv_groups_load(getenv("XDG_CONFIG_HOME"), getenv("HOME"), groups, &ignored);
 }
 
 /* The targets that were refused, how often, and the option that would allow each. */
@@ -56,6 +68,7 @@ static void say_refused(const struct pv_run_outcome *o)
 {
         size_t i, said = 0, more = 0;
         json_t *t;
+        pv_auto_groups groups = { 0 };
         json_array_foreach(json_object_get(o->network, "targets"), i, t)
         {
                 const char *state = json_string_value(json_object_get(t, "state"));
@@ -65,8 +78,9 @@ static void say_refused(const struct pv_run_outcome *o)
                         more++;
                         continue;
                 }
-                say_one_refused(t);
-                said++;
+                if (said++ == 0)
+                        load_groups(&groups);
+                say_one_refused(t, &groups);
         }
         if (more)
                 pv_log_note("network: refused %zu more targets; pvisor review lists them", more);

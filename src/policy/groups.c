@@ -91,6 +91,33 @@ const struct pv_group *pv_groups_find(const struct pv_groups *g, const char *nam
         return NULL;
 }
 
+/* A group's entry against what was asked: the same, or the same name where no port was said. */
+static bool holds(const char *entry, const char *target)
+{
+        const char *colon = strrchr(entry, ':');
+        size_t n = colon ? (size_t)(colon - entry) : strlen(entry);
+        if (pv_streq(entry, target))
+                return true;
+        if (entry[0] == '*' && entry[1] == '.') { /* "*.example.com:443" holds what ends in ".example.com" */
+                size_t len = strlen(target);
+                return len > n - 1 && strncmp(target + len - (n - 1), entry + 1, n - 1) == 0;
+        }
+        return strlen(target) == n && strncmp(entry, target, n) == 0;
+}
+
+char *pv_groups_with(const struct pv_groups *g, const char *target)
+{
+        pv_auto_str out = { 0 };
+        for (size_t i = 0; i < g->n; i++)
+                for (size_t k = 0; k < g->v[i].targets.n; k++) {
+                        if (!holds(g->v[i].targets.v[k], target))
+                                continue;
+                        pv_str_putf(&out, "%s@%s", out.len ? " or " : "", g->v[i].name);
+                        break;
+                }
+        return out.len ? pv_str_steal(&out) : NULL;
+}
+
 const struct pv_group *pv_groups_need(const struct pv_groups *g, const char *name, struct pv_err *err)
 {
         pv_auto_str all = { 0 };

@@ -35,7 +35,13 @@ int pv_groups_load(const char *xdg_config_home, const char *home, struct pv_grou
 /* "@npm" or "npm"; NULL: there is none. Borrowed. */
 const struct pv_group *pv_groups_find(const struct pv_groups *g, const char *name);
 
-/* The same, with an error that offers the closest name. PV_ERR_USAGE. */
+/*
+ * The groups that hold a target, "pypi.org" or "pypi.org:443", as a person names them: "@pypi", "@a or @b". NULL: none.
+ * The caller's.
+ */
+char *pv_groups_with(const struct pv_groups *g, const char *target);
+
+/* pv_groups_find() with an error that offers the closest name. PV_ERR_USAGE. */
 const struct pv_group *pv_groups_need(const struct pv_groups *g, const char *name, struct pv_err *err);
 
 #endif

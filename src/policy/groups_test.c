@@ -77,12 +77,41 @@ static void test_errors_name_file_and_line(void **state)
         }
 }
 
+static void test_what_holds_a_target(void **state)
+{
+        static const struct {
+                const char *target, *with;
+        } cases[] = {
+                { "pypi.org", "@pypi" },
+                { "pypi.org:443", "@pypi" },
+                { "pypi.org:80", NULL },
+                { "a.corp.example", "@work" },
+                { "corp.example", NULL },
+                { "xcorp.example", NULL },
+                { "registry.npmjs.org", "@work or @npm" },
+        };
+        char dir[] = "/tmp/pv-groups-XXXXXX";
+        pv_auto_groups g = { 0 };
+        struct pv_err err = PV_ERR_INIT;
+        write_own(dir, "work: ['*.corp.example:443', registry.npmjs.org]\n");
+        assert_int_equal(pv_groups_load(dir, NULL, &g, &err), 0);
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+                pv_auto_free char *with = pv_groups_with(&g, cases[i].target);
+                if (cases[i].with)
+                        assert_string_equal(with, cases[i].with);
+                else
+                        assert_null(with);
+        }
+        remove_own(dir);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_shipped),
                 cmocka_unit_test(test_own_ones_come_first),
                 cmocka_unit_test(test_errors_name_file_and_line),
+                cmocka_unit_test(test_what_holds_a_target),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }
