@@ -82,6 +82,20 @@ def test_a_grant_holds_at_once_for_what_it_names_and_for_nothing_else(world, env
     assert "www.example.com:7 (by you, while it ran)" in world.pvisor("review").out
 
 
+def test_review_of_a_running_job_tells_what_was_refused_so_far_and_what_would_allow_it(world, running):
+    job = running("--safe", "--name", "so-far")
+    assert "Network" not in world.pvisor("review", "last").out
+    assert job.echo("www.example.com") == job.echo("www.example.com") == job.echo("pypi.org", 443) == "no name"
+    out = world.pvisor("review", "last").out
+    assert "allow it with pvisor allow so-far www.example.com\n" in out
+    assert "allow it with pvisor allow so-far pypi.org, or @pypi\n" in out
+    world.pvisor("allow", "last", "www.example.com")
+    out = world.pvisor("review", "last").out
+    assert "granted  www.example.com (by you, while it ran)" in out and "allowed since" in out
+    assert "allow so-far www.example.com" not in out and "allow so-far pypi.org" in out
+    assert "(--overlaynet-allow pypi.org, or @pypi)" in job.end()
+
+
 def test_a_grant_adds_to_an_allow_list_and_special_addresses_need_to_be_named(world, running):
     job = running("--safe", "--overlaynet-allow", "four.example.com")
     world.pvisor("allow", "last", "private.example.com", "meta.example.com")

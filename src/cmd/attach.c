@@ -219,7 +219,7 @@ static int say_end(const struct pv_job *job, int *code, struct pv_err *err)
         *code = now->exit_code >= 0 ? now->exit_code : 128 + SIGKILL;
         if (now->state == PV_JOB_LOST)
                 pv_log_note("%s: lost: its supervisor was killed", job->id);
-        pv_cmd_put_closing(&said, now, "");
+        pv_cmd_put_closing(&said, now, "", PV_CMD_CLOSING_ALL);
         if (pv_log_get_level() == PV_LOG_QUIET || !said.len)
                 return 0;
         return pv_fd_write_all(STDERR_FILENO, said.s, said.len, "stderr", err);

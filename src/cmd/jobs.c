@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "job/commits.h"
+#include "job/run_report.h"
 #include "policy/workspace.h"
 #include "stage/change.h"
 
@@ -353,16 +354,19 @@ static char *read_closing(const struct pv_job *job)
         return text;
 }
 
-void pv_cmd_put_closing(struct pv_str *b, const struct pv_job *job, const char *indent)
+void pv_cmd_put_closing(struct pv_str *b, const struct pv_job *job, const char *indent, enum pv_cmd_closing which)
 {
         pv_auto_free char *text = read_closing(job);
         for (const char *p = text; p && *p;) {
                 size_t n = strcspn(p, "\n");
+                pv_auto_free char *line = pv_strndup(p, n);
+                p += n + (p[n] == '\n');
+                if (which == PV_CMD_CLOSING_UNRECORDED && pv_run_report_repeats_record(line, job->id))
+                        continue;
                 pv_str_put(b, indent);
                 for (size_t i = 0; i < n; i++) /* escaped when it was written */
-                        pv_str_putc(b, (unsigned char)p[i] < ' ' ? '?' : p[i]);
+                        pv_str_putc(b, (unsigned char)line[i] < ' ' ? '?' : line[i]);
                 pv_str_putc(b, '\n');
-                p += n + (p[n] == '\n');
         }
 }
 

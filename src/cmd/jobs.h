@@ -61,8 +61,12 @@ int pv_cmd_need_running(const struct pv_job *job, const char *verb, struct pv_er
 void pv_cmd_put_age(struct pv_str *b, const struct timespec *then);
 /* argv as a shell would take it, safe for a terminal. */
 void pv_cmd_put_argv(struct pv_str *b, const json_t *argv);
+enum pv_cmd_closing {
+        PV_CMD_CLOSING_ALL,
+        PV_CMD_CLOSING_UNRECORDED, /* without what the record tells: refusals, how much was staged */
+};
 /* What pVisor itself had to say of a detached job, each line after `indent`; nothing where there is none. */
-void pv_cmd_put_closing(struct pv_str *b, const struct pv_job *job, const char *indent);
+void pv_cmd_put_closing(struct pv_str *b, const struct pv_job *job, const char *indent, enum pv_cmd_closing which);
 /* The same: an array of lines, or null. */
 json_t *pv_cmd_closing_json(const struct pv_job *job);
 /* RFC 3339, or null. */

@@ -122,7 +122,7 @@ static void put_header(const struct pv_review *r, struct pv_str *out)
                 pv_str_put_safe(out, j->failure);
                 pv_str_putc(out, '\n');
         }
-        pv_cmd_put_closing(out, j, "  ");
+        pv_cmd_put_closing(out, j, "  ", PV_CMD_CLOSING_UNRECORDED);
         if (j->applied > 0)
                 pv_str_putf(out, "  %lld path%s applied already\n", j->applied, j->applied == 1 ? "" : "s");
 }

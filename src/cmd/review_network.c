@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the command reached and what was refused to it, from the bundle's network section. */
+/* What the command reached and what was refused to it: from the bundle, or the events of a job that has none yet. */
 #include <string.h>
 #include "base/json.h"
 #include "cmd/review.h"
+#include "job/why.h"
 #include "policy/groups.h"
 
-enum { TARGETS_SHOWN = 12 };
+enum { TARGETS_SHOWN = 12, SUMMED_MAX = 256 };
 
 static const char *text_of(const json_t *object, const char *key)
 {
@@ -101,6 +102,92 @@ static void put_grant(const json_t *grant, struct pv_str *out)
         pv_str_put(out, " (by you, while it ran)\n");
 }
 
+/* --- a job without a record of its end: what its events tell --- */
+
+/* Refusals of one target, as a target of the record. NULL: not among them yet. Borrowed. */
+static json_t *find_target(json_t *targets, const json_t *event)
+{
+        size_t i;
+        json_t *one;
+        json_array_foreach(targets, i, one)
+        {
+                if (json_equal(json_object_get(one, "target"), json_object_get(event, "target")) &&
+                    json_equal(json_object_get(one, "port"), json_object_get(event, "port")))
+                        return one;
+        }
+        return NULL;
+}
+
+/* Adds what the person could type now, or that it was granted meanwhile. */
+static void put_way_out(const struct pv_job *job, const struct pv_plan *plan, const json_t *granted, json_t *target)
+{
+        pv_auto_why w = { 0 };
+        pv_auto_str name = { 0 };
+        struct pv_err ignored = PV_ERR_INIT;
+        put_name(&name, target);
+        if (pv_why_target(plan, granted, name.s, &w, &ignored) < 0)
+                return;
+        if (!w.refused) {
+                (void)json_object_set_new(target, "why", json_string("allowed since: the next try gets through"));
+                return;
+        }
+        bool now = job->state == PV_JOB_RUNNING && w.grant;
+        pv_auto_free char *with = now ? pv_strf("pvisor allow %s %s", job->name ? job->name : job->id, w.grant)
+                                  : w.allow_with ? pv_strdup(w.allow_with)
+                                                 : NULL;
+        if (with)
+                (void)json_object_set_new(target, "allow_with", pv_json_bytes(with));
+}
+
+static json_t *sum_up(const struct pv_job *job, const struct pv_plan *plan, const json_t *granted,
+                      const json_t *refusals)
+{
+        json_t *targets = json_array(), *event;
+        size_t i;
+        json_array_foreach(refusals, i, event)
+        {
+                json_t *known = find_target(targets, event);
+                if (known) {
+                        json_int_t count = json_integer_value(json_object_get(known, "count"));
+                        (void)json_object_set_new(known, "count", json_integer(count + 1));
+                } else if (json_array_size(targets) < SUMMED_MAX) {
+                        json_t *one =
+                                json_pack("{s:s, s:O?, s:O?, s:O?, s:i}", "state", "refused", "target",
+                                          json_object_get(event, "target"), "port", json_object_get(event, "port"),
+                                          "why", json_object_get(event, "why"), "count", 1);
+                        if (one)
+                                put_way_out(job, plan, granted, one);
+                        (void)json_array_append_new(targets, one);
+                }
+        }
+        return targets;
+}
+
+static void put_so_far(const struct pv_review *r, const struct pv_groups *groups, struct pv_str *out)
+{
+        pv_auto_plan plan = NULL;
+        pv_auto_json granted = NULL;
+        pv_auto_json refusals = NULL;
+        struct pv_err ignored = PV_ERR_INIT; /* the record may be cut short */
+        size_t i;
+        json_t *rule;
+        if (pv_job_plan(r->look.job, &plan, &ignored) < 0 ||
+            pv_why_events(r->look.job, &granted, &refusals, &ignored) < 0 ||
+            json_array_size(granted) + json_array_size(refusals) == 0)
+                return;
+        pv_auto_json targets = sum_up(r->look.job, plan, granted, refusals);
+        pv_review_put_heading(r, out, PV_STYLE_BOLD, "Network", "refused and granted so far");
+        json_array_foreach(granted, i, rule)
+        {
+                pv_str_put(out, "  granted  ");
+                pv_str_put_safe(out, json_string_value(rule) ? json_string_value(rule) : "");
+                pv_str_put(out, " (by you, while it ran)\n");
+        }
+        size_t more = put_state(targets, "refused", TARGETS_SHOWN, groups, out);
+        if (more)
+                pv_str_putf(out, "  refused %zu more; `pvisor why %s` has them all\n", more, r->look.job->id);
+}
+
 void pv_review_put_network(const struct pv_review *r, struct pv_str *out)
 {
         static const char *const states[] = { "refused", "failed", "reached" };
@@ -110,9 +197,11 @@ void pv_review_put_network(const struct pv_review *r, struct pv_str *out)
         json_t *grant;
         pv_auto_groups groups = { 0 };
         struct pv_err ignored = PV_ERR_INIT; /* a group that cannot be read is one that is not offered */
+        (void)pv_groups_load(getenv("XDG_CONFIG_HOME"), getenv("HOME"), &groups, &ignored);
+        if (!json_is_array(targets) && r->look.job->state != PV_JOB_FAILED)
+                put_so_far(r, &groups, out);
         if (json_array_size(targets) + json_array_size(granted) == 0)
                 return;
-        (void)pv_groups_load(getenv("XDG_CONFIG_HOME"), getenv("HOME"), &groups, &ignored);
         pv_review_put_heading(r, out, PV_STYLE_BOLD, "Network", NULL);
         json_array_foreach(granted, k, grant)
         {

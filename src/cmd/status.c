@@ -117,7 +117,7 @@ static void put_status(struct pv_str *b, const struct pv_job *job)
                             job->parent, job->checkpoint ? "@" : "", job->checkpoint ? job->checkpoint : "");
         put_levels(b, job);
         put_field(b, "files", job->dir);
-        pv_cmd_put_closing(b, job, "");
+        pv_cmd_put_closing(b, job, "", PV_CMD_CLOSING_ALL);
 }
 
 static int run(const void *opts, const struct pv_args *args, struct pv_err *err)

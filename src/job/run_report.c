@@ -104,6 +104,14 @@ static void say(const struct pv_run_outcome *o)
                 pv_log_note("%s: output captured; pvisor logs %s", o->job->id, o->job->id);
 }
 
+bool pv_run_report_repeats_record(const char *line, const char *id)
+{
+        pv_auto_free char *of_job = pv_strf("pvisor: %s: ", id);
+        if (pv_str_has_prefix(line, "pvisor: network: refused "))
+                return true;
+        return pv_str_has_prefix(line, of_job) && !pv_str_has_prefix(line + strlen(of_job), "ended ");
+}
+
 static json_t *levels(const struct pv_observations *observations)
 {
         json_t *all = json_object();

@@ -25,4 +25,7 @@ const char *pv_run_end_name(enum pv_end end);
 /* Speaks on stderr, as the log's level allows; writes the summary to its descriptor unless that is -1. */
 void pv_run_report(const struct pv_run_outcome *o, int summary);
 
+/* Whether a line of closing.log says what the record itself tells: refusals, and how much was staged. */
+bool pv_run_report_repeats_record(const char *line, const char *id);
+
 #endif
