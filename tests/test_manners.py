@@ -87,10 +87,40 @@ def test_a_misspelt_choice_is_not_the_command(pvisor, workspace):
 
 
 @pytest.mark.parametrize("words", [["run", "--vm-ram-dedup", "--", "true"], ["run", "-M", "--", "true"],
-                                   ["run", "--container-user", "1", "--", "true"], ["review", "--diff"],
-                                   ["status", "--diff"], ["apply", "--target", "/x"], ["fork", "--stage", "/x"]])
-def test_options_of_the_published_tool_say_what_instead(pvisor, workspace, words):
-    assert "not in this version: " in pvisor(*words, cwd=workspace, code=2).err
+                                   ["run", "--container-user", "1", "--", "true"], ["pull", "alpine"], ["build", "."],
+                                   ["help", "daemon"]])
+def test_words_of_the_published_tool_say_what_they_would_be_and_what_instead(pvisor, workspace, words):
+    result = pvisor(*words, cwd=workspace, code=2)
+    assert "not in this version: " in result.err and hint(result)
+
+
+@pytest.mark.parametrize("words, way_out", [
+    (["apply", "--target", "/x"], "pvisor diff | git apply"), (["fork", "--stage", "/x"], "pvisor list --json"),
+    (["fork", "--state", "x"], "leave it out"), (["review", "-o", "x"], "$PVISOR_HOME"),
+    (["run", "-e", "A=b", "--", "true"], "--pass-env NAME"), (["run", "-it", "--", "true"], "has the terminal"),
+    (["run", "-w", "/x", "--", "true"], "cd there"), (["run", "--volume", "/x:/x", "--", "true"], "--mount SRC[:DST]:read"),
+])
+def test_options_of_other_tools_say_what_instead(pvisor, workspace, words, way_out):
+    assert way_out in hint(pvisor(*words, cwd=workspace, code=2))
+
+
+def test_an_image_or_a_volume_in_the_place_of_the_command_is_told_as_that(pvisor, workspace):
+    assert "images are not in this version" in hint(pvisor("run", "-q", "alpine:3.20", "ls", cwd=workspace, code=127))
+    assert "\nhint: --mount SRC[:DST]:read" in pvisor("run", "-v", "/tmp:/tmp", "ls", cwd=workspace, code=127).err
+
+
+def test_memory_and_ports_have_the_letters_of_other_tools(pvisor, workspace):
+    told = pvisor("run", "--safe", "-m", "1GiB", "-p", "3000", "--dry-run", "true", cwd=workspace).out
+    assert "1.0 GiB" in told and "3000" in told
+
+
+def test_review_with_the_diff_is_both(pvisor, workspace):
+    pvisor("run", "-q", "--stage", "--", "sh", "-c", "echo new > new.txt", cwd=workspace)
+    review, diff = (pvisor(command, cwd=workspace).out for command in ("review", "diff"))
+    for words in (["review", "--diff"], ["review", "last", "--diff", "--color=never"], ["status", "--diff"]):
+        out = pvisor(*words, cwd=workspace).out
+        assert out.endswith("\n\n" + diff) and out.splitlines()[2] == review.splitlines()[2]
+    pvisor("review", "--diff", "--json", cwd=workspace, code=2)
 
 
 def test_fork_and_checkpoint_as_published(pvisor, staged):

@@ -91,7 +91,8 @@ static const struct pv_opt options[] = {
                   "builds "
                   "see them." },
         PV_OPT_JSON(struct apply_options, json),
-        PV_OPT_ELSEWHERE("target",
+        PV_OPT_OUTPUT_DIR,
+        PV_OPT_ELSEWHERE(0, "target",
                          "changes go to the workspace that they were made in; `pvisor diff | git apply` takes "
                          "them elsewhere"),
         { .name = NULL },

@@ -63,6 +63,37 @@ static const struct {
         { "check", "doctor" },
 };
 
+/* Commands of the published tool that this version has not got, and what to do in their place. */
+static const struct {
+        const char *word, *what, *instead;
+} absent[] = {
+#define IMAGES \
+        "images and containers", "`pvisor run --safe -- COMMAND` confines a program of this machine, without an image"
+        { "build", IMAGES },
+        { "images", IMAGES },
+        { "pull", IMAGES },
+        { "rmi", IMAGES },
+        { "network", "networks of containers",
+          "`pvisor run --safe --overlaynet-allow HOST --publish PORT -- COMMAND`" },
+        { "cache", "stores of images", "`pvisor prune --caches` removes what runs kept of ~/.cache, ~/.npm, ..." },
+        { "daemon", "a service", "nothing needs one: `pvisor run --detach -- COMMAND` works in the background" },
+        { "replay", "replaying what an agent did", "`pvisor fork JOB@CHECKPOINT -- COMMAND` goes on from what it had" },
+        { "tui", "a full-screen interface", "`pvisor run --detach`, `pvisor attach`, `pvisor list --watch`" },
+        { "feature", "switches for experiments", "`pvisor help run` has all options" },
+};
+
+static int not_in_this_version(const char *word, struct pv_err *err)
+{
+        for (size_t i = 0; i < sizeof absent / sizeof *absent; i++)
+                if (pv_streq(absent[i].word, word)) {
+                        (void)pv_err_set(err, PV_ERR_USAGE, 0, "%s: not in this version: %s", word, absent[i].what);
+                        (void)pv_err_hint(err, "%s; to run a program of that name: pvisor run --safe -- %s ...",
+                                          absent[i].instead, word);
+                        return -1;
+                }
+        return 0;
+}
+
 static const char *meant_by(const char *word)
 {
         for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
@@ -78,6 +109,8 @@ static const char *meant_by(const char *word)
 static int unknown_command(const char *word, struct pv_err *err)
 {
         const char *meant = meant_by(word);
+        if (not_in_this_version(word, err) < 0)
+                return -1;
         (void)pv_err_set(err, PV_ERR_USAGE, 0, "%s: no such command", word);
         if (meant)
                 return pv_err_hint(err, "did you mean `pvisor %s`? to run a program: pvisor run --safe -- %s ...",
@@ -108,6 +141,8 @@ static int help_of(const struct pv_command *const *own, const char *name, char *
         if (pv_command_executable(real))
                 return run_named(own, real, 2, asked, err);
         const char *meant = meant_by(name);
+        if (not_in_this_version(name, err) < 0)
+                return -1;
         (void)pv_err_set(err, PV_ERR_USAGE, 0, "help: %s: no such command", name);
         return meant ? pv_err_hint(err, "did you mean `pvisor %s`?", meant)
                      : pv_err_hint(err, "`pvisor help` lists the commands");

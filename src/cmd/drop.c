@@ -34,6 +34,7 @@ static const struct pv_opt options[] = {
           .field = offsetof(struct drop_options, dry_run),
           .help = "Say what would be dropped; drop nothing." },
         PV_OPT_JSON(struct drop_options, json),
+        PV_OPT_OUTPUT_DIR,
         { .name = NULL },
 };
 

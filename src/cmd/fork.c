@@ -35,7 +35,10 @@ static const struct pv_opt options[] = {
           .arg = "NAME",
           .field = offsetof(struct fork_options, checkpoint),
           .help = "Another way to say JOB@NAME." },
-        PV_OPT_ELSEWHERE("stage", "the new job's stage is in its own directory; `pvisor list --json` says where"),
+        PV_OPT_ELSEWHERE(0, "state", "leave it out: a new command starts on the files; memory is not kept"),
+        PV_OPT_OUTPUT_DIR,
+        PV_OPT_ELSEWHERE(0, "stage",
+                         "leave it out: the new job's stage is in its own directory; `pvisor list --json` says where"),
         { .name = NULL },
 };
 

@@ -49,7 +49,8 @@ static int run(const void *opts, const struct pv_args *args, struct pv_err *err)
 }
 
 static const struct pv_opt options[] = {
-        PV_OPT_ELSEWHERE("checkpoint", "`pvisor fork JOB@NAME -- COMMAND` stands on one"),
+        PV_OPT_ELSEWHERE(0, "checkpoint", "`pvisor fork JOB@NAME -- COMMAND` stands on one"),
+        PV_OPT_OUTPUT_DIR,
         { .name = NULL },
 };
 

@@ -67,8 +67,9 @@ static int unknown(const struct pv_opt *table, const char *word, size_t n, struc
 
 static int refused(const struct pv_opt *o, const char *shown, struct pv_err *err)
 {
-        return pv_err_set(err, o->flags & PV_OPT_LIMIT ? PV_ERR_UNSUPPORTED : PV_ERR_USAGE, 0,
-                          "%s: not in this version: %s", shown, o->help);
+        (void)pv_err_set(err, o->flags & PV_OPT_LIMIT ? PV_ERR_UNSUPPORTED : PV_ERR_USAGE, 0, "%s: %s%s", shown,
+                         o->help ? "not in this version: " : "no such option", o->help ? o->help : "");
+        return o->instead ? pv_err_hint(err, "%s", o->instead) : -1;
 }
 
 static bool takes_argument(const struct pv_opt *o)

@@ -24,8 +24,8 @@ enum pv_opt_type {
         PV_OPT_SIZE,     /* uint64_t bytes, at least 1; "64KiB", "4GB" */
         PV_OPT_DURATION, /* uint64_t milliseconds, at least 1; "30s", "5m" */
         PV_OPT_CHOICE,   /* int: 1 + index into choices; 0 stays "not given" */
-        PV_OPT_REFUSED,  /* known, but not in this version: using it is an error that says what it would be; "vm-*" is
-                            all of a family */
+        PV_OPT_REFUSED,  /* using it is an error: with `help` it is not in this version, and that says what it would be;
+                            without, it is another tool's. "vm-*" is all of a family */
 };
 
 enum pv_opt_flags {
@@ -63,14 +63,19 @@ struct pv_opt {
         uint64_t least;         /* of COUNT and SIZE, with what no program starts; 0: 1 */
         const char *least_text; /* it, as a person writes it */
         enum pv_opt_complete complete;
-        const char *group; /* heading in help; NULL: that of the row before */
+        const char *group;   /* heading in help; NULL: that of the row before */
+        const char *instead; /* of REFUSED: the hint, what to do in its place; NULL: none */
 };
 
-/* The row of an option that other tools of this kind have: what does it instead, or what it would be. */
-#define PV_OPT_ELSEWHERE(name_, help_)                                                       \
-        {                                                                                    \
-                .name = name_, .type = PV_OPT_REFUSED, .flags = PV_OPT_HIDDEN, .help = help_ \
+/* The row of an option that people of other tools type: what to do in its place. The letter may be 0. */
+#define PV_OPT_ELSEWHERE(letter_, name_, instead_)                                                                    \
+        {                                                                                                             \
+                .name = name_, .letter = letter_, .type = PV_OPT_REFUSED, .flags = PV_OPT_HIDDEN, .instead = instead_ \
         }
+
+/* Where the published tool keeps jobs; every command of it that names one has this option. */
+#define PV_OPT_OUTPUT_DIR \
+        PV_OPT_ELSEWHERE('o', "output-dir", "leave it out: jobs are kept in one place, which $PVISOR_HOME moves")
 
 /* The row for `--json` of a command that reads: a bool field. */
 #define PV_OPT_JSON(type_, field_)                                                                                     \

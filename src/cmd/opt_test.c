@@ -38,7 +38,8 @@ static const struct pv_opt table[] = {
           .flags = PV_OPT_ARG_OPTIONAL,
           .field = offsetof(struct target, filesystem) },
         { .name = "ask", .type = PV_OPT_REFUSED, .help = "asking", .flags = PV_OPT_LIMIT },
-        { .name = "tui", .type = PV_OPT_REFUSED, .help = "a screen" },
+        { .name = "tui", .type = PV_OPT_REFUSED, .help = "a screen", .instead = "use --list" },
+        PV_OPT_ELSEWHERE('e', "env", "use --pass-env"),
         { .name = NULL },
 };
 
@@ -203,7 +204,9 @@ static void test_errors(void **state)
         expect_error("run --filesystem=wide x", PV_ERR_USAGE, "--filesystem: not one of host, sandbox: wide", "");
         expect_error("run --safe=perhaps x", PV_ERR_USAGE, "--safe: not true or false: perhaps", "");
         expect_error("run --ask x", PV_ERR_UNSUPPORTED, "--ask: not in this version: asking", "");
-        expect_error("run --tui x", PV_ERR_USAGE, "--tui: not in this version: a screen", "");
+        expect_error("run --tui x", PV_ERR_USAGE, "--tui: not in this version: a screen", "use --list");
+        expect_error("run -e A=b x", PV_ERR_USAGE, "-e: no such option", "use --pass-env");
+        expect_error("run --env=A=b x", PV_ERR_USAGE, "--env: no such option", "use --pass-env");
 }
 
 int main(void)

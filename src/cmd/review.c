@@ -6,17 +6,20 @@
  */
 #include "cmd/review.h"
 
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include "base/json.h"
 #include "base/log.h"
 #include "base/path.h"
+#include "base/place.h"
 #include "cmd/command.h"
 #include "cmd/jobs.h"
 #include "job/bundle.h"
 #include "job/bundle_sections.h"
 
 struct options {
-        bool json, paths, no_pager;
+        bool json, paths, diff, no_pager;
         int colour;
 };
 
@@ -25,11 +28,17 @@ static const struct pv_opt table[] = {
           .type = PV_OPT_FLAG,
           .field = offsetof(struct options, paths),
           .help = "List every path, however many there are." },
+        { .name = "diff",
+          .type = PV_OPT_FLAG,
+          .field = offsetof(struct options, diff),
+          .help = "Show the changes as a patch below it, as `pvisor diff` does." },
         PV_OPT_JSON(struct options, json),
         PV_OPT_COLOUR(struct options, colour),
         PV_OPT_NO_PAGER(struct options, no_pager),
-        PV_OPT_ELSEWHERE("diff", "`pvisor diff` shows the changes as a patch"),
-        PV_OPT_ELSEWHERE("checkpoint", "`pvisor fork JOB@NAME -- COMMAND` stands on one"),
+        PV_OPT_ELSEWHERE(0, "checkpoint", "`pvisor fork JOB@NAME -- COMMAND` stands on one"),
+        PV_OPT_ELSEWHERE(0, "max-diff-bytes", "`pvisor diff JOB PATH...` shows a part"),
+        PV_OPT_ELSEWHERE(0, "max-diff-file-bytes", "`pvisor diff JOB PATH...` shows a part"),
+        PV_OPT_OUTPUT_DIR,
         { 0 },
 };
 
@@ -211,9 +220,8 @@ static int print_json(struct pv_review *r, struct pv_err *err)
         return pv_cmd_print_json(json_incref(r->bundle), err);
 }
 
-static int run(const void *options, const struct pv_args *args, struct pv_err *err)
+static int show(const struct options *o, const struct pv_args *args, struct pv_err *err)
 {
-        const struct options *o = options;
         __attribute__((cleanup(review_finip))) struct pv_review r = { .all_paths = o->paths };
         struct pv_job *job = NULL;
         pv_auto_str text = { 0 };
@@ -233,6 +241,39 @@ static int run(const void *options, const struct pv_args *args, struct pv_err *e
         int shown = pv_screen_write(&r.screen, &text, err);
         int closed = pv_screen_close(&r.screen, shown < 0 ? &ignored : err);
         return shown < 0 || closed < 0 ? -1 : 0;
+}
+
+/* Takes this process's place. Returns only on failure. */
+static int become_diff(const struct options *o, const struct pv_args *args, struct pv_err *err)
+{
+        char colour[32];
+        char *argv[6] = { "pvisor-diff", "diff" };
+        size_t n = 2;
+        pv_auto_free char *path = NULL;
+        if (pv_place_program("pvisor-diff", &path, err) < 0)
+                return -1;
+        if (o->colour) {
+                (void)snprintf(colour, sizeof colour, "--color=%s", pv_colour_choices[o->colour - 1]);
+                argv[n++] = colour;
+        }
+        if (o->no_pager)
+                argv[n++] = "--no-pager";
+        if (args->n)
+                argv[n++] = args->words[0];
+        (void)execv(path, argv);
+        return pv_err_set(err, PV_ERR_SYS, errno, "%s", path);
+}
+
+static int run(const void *options, const struct pv_args *args, struct pv_err *err)
+{
+        const struct options *o = options;
+        if (o->diff && o->json)
+                return pv_err_set(err, PV_ERR_USAGE, 0,
+                                  "review: --diff is for people; `pvisor diff --json` for programs");
+        if (show(o, args, err) < 0)
+                return -1;
+        return o->diff ? (pv_fd_write_all(STDOUT_FILENO, "\n", 1, "stdout", err) < 0 ? -1 : become_diff(o, args, err))
+                       : 0;
 }
 
 const struct pv_command pv_cmd_review = {

@@ -17,14 +17,25 @@ static const char *const stdios[] = { "inherit", "capture", NULL };
 static const char *const networks[] = { "auto", "off", "proxy", NULL };
 static const char *const executors[] = { "host", "container", "vm", NULL };
 
-#define REFUSED(name_, help_)                                        \
-        {                                                            \
-                .name = name_, .type = PV_OPT_REFUSED, .help = help_ \
+#define REFUSED_ROW(name_, flags_, help_, instead_)                                                        \
+        {                                                                                                  \
+                .name = name_, .type = PV_OPT_REFUSED, .flags = flags_, .help = help_, .instead = instead_ \
         }
-#define REFUSED_LIMIT(name_, help_)                                                         \
-        {                                                                                   \
-                .name = name_, .type = PV_OPT_REFUSED, .flags = PV_OPT_LIMIT, .help = help_ \
-        }
+#define REFUSED(name_, ...)       REFUSED_ROW(name_, 0, __VA_ARGS__)
+#define REFUSED_LIMIT(name_, ...) REFUSED_ROW(name_, PV_OPT_LIMIT, __VA_ARGS__)
+
+/* What the refused rows below share. */
+#define ON_THIS_SYSTEM \
+        "leave it out: `pvisor run --safe -- COMMAND` confines a program of this machine, without an image"
+#define CONTAINERS "the container executor", ON_THIS_SYSTEM
+#define MACHINES   "the virtual machine executor", ON_THIS_SYSTEM
+#define ROOTS      "a root file system other than the host's", ON_THIS_SYSTEM
+#define PATH_RULES                                                                                                 \
+        "rules for paths inside the workspace", "keep such files outside of it, or look at the review before you " \
+                                                "apply"
+#define MODEL_TRAFFIC "capturing a model's traffic", "`pvisor review` lists which hosts it reached, with bytes"
+#define WORKSPACES \
+        "prepared workspaces", "`pvisor fork JOB@CHECKPOINT -- COMMAND` starts on what another job has staged"
 
 const struct pv_opt pv_run_options[] = {
         { .name = "safe",
@@ -162,6 +173,7 @@ const struct pv_opt pv_run_options[] = {
         { .name = "publish",
           .type = PV_OPT_LIST,
           .arg = "[ADDR:]HOSTPORT[:PORT]",
+          .letter = 'p',
           .field = FIELD(publish),
           .check = pv_check_publication,
           .help = "Make a port of the sandbox reachable on this machine, on loopback unless ADDR says otherwise. "
@@ -223,6 +235,7 @@ const struct pv_opt pv_run_options[] = {
           .group = "Limits",
           .help = "End it after this long (TERM, then KILL); exit code 124." },
         { .name = "memory",
+          .letter = 'm',
           .type = PV_OPT_SIZE,
           .arg = "SIZE",
           .least = LEAST_MEMORY,
@@ -287,40 +300,65 @@ const struct pv_opt pv_run_options[] = {
           .field = FIELD(dry_run),
           .help = "Show what would be done (with --json as JSON) and do nothing." },
 
-        REFUSED("ask", "asking a person about each access"),
-        REFUSED_LIMIT("access", "rules for paths inside the workspace"),
-        REFUSED("clear-access", "rules for paths inside the workspace"),
-        REFUSED("overlaynet-listen", "the network proxy"),
-        REFUSED_LIMIT("overlayfs-max-size", "a hard byte budget of the stage; --stage-max-size SIZE:stop ends the job "
-                                            "soon after, --max-file-size limits "
-                                            "each file"),
-        REFUSED("stage-durability", "syncing each change of the stage"),
-        REFUSED_LIMIT("cpu", "a share of the processors; --max-cpu-time limits processor time"),
-        REFUSED("vm", "the virtual machine executor"),
-        REFUSED("rootfs", "a root file system other than the host's"),
-        REFUSED("container-runtime", "the container executor"),
-        REFUSED("container-image", "the container executor"),
-        REFUSED("container-rootfs", "the container executor"),
-        REFUSED("container-*", "the container executor"),
-        REFUSED("vm-*", "the virtual machine executor"),
-        REFUSED("rootfs-*", "a root file system other than the host's"),
-        REFUSED("image-store", "a root file system other than the host's"),
-        REFUSED("gateway-*", "capturing a model's traffic"),
+        REFUSED("ask", "asking a person about each access",
+                "what is refused is said after the run; `pvisor allow JOB HOST` opens it while the job runs"),
+        REFUSED_LIMIT("access", PATH_RULES),
+        REFUSED("clear-access", PATH_RULES),
+        REFUSED("overlaynet-listen", "a proxy at an address of your choice",
+                "--overlaynet proxy gives the command a proxy and its variables; --safe needs none"),
+        REFUSED_LIMIT("overlayfs-max-size", "a hard byte budget of the stage",
+                      "--stage-max-size SIZE:stop ends the job soon after, --max-file-size limits each file"),
+        REFUSED("stage-durability", "syncing each change of the stage", "leave it out: what is applied is synced"),
+        REFUSED_LIMIT("cpu", "a share of the processors", "--max-cpu-time limits processor time"),
+        REFUSED("vm", MACHINES),
+        REFUSED("rootfs", ROOTS),
+        REFUSED("container-runtime", CONTAINERS),
+        REFUSED("container-image", CONTAINERS),
+        REFUSED("container-rootfs", CONTAINERS),
+        REFUSED("container-*", CONTAINERS),
+        REFUSED("vm-*", MACHINES),
+        REFUSED("rootfs-*", ROOTS),
+        REFUSED("image-store", ROOTS),
+        REFUSED("gateway-*", MODEL_TRAFFIC),
         { .name = "memory-pool",
           .letter = 'M',
           .type = PV_OPT_REFUSED,
           .flags = PV_OPT_HIDDEN,
-          .help = "the virtual machine executor" },
-        REFUSED_LIMIT("container-network", "the container executor; --overlaynet-deny-all denies all network"),
-        REFUSED("tui", "a full-screen interface"),
-        REFUSED("feature", "switches for experiments"),
-        REFUSED("spec", "delegated execution"),
-        REFUSED("result-file", "delegated execution; --json=FILE writes a summary"),
-        REFUSED("no-agent-defaults", "defaults of each agent; --profile none takes no profile"),
-        REFUSED("workspace-base", "prepared workspaces"),
-        REFUSED("workspace-base-store", "prepared workspaces"),
-        REFUSED("record-destination", "traces; each job keeps its events, see `pvisor logs`"),
-        REFUSED("gateway-mode", "capturing a model's traffic"),
-        REFUSED("gateway-profile", "capturing a model's traffic"),
+          .help = "the virtual machine executor",
+          .instead = ON_THIS_SYSTEM },
+        REFUSED_LIMIT("container-network", "the container executor", "--overlaynet-deny-all denies all network"),
+        REFUSED("tui", "a full-screen interface",
+                "--detach, then `pvisor attach`, and `pvisor list --watch` in another terminal"),
+        REFUSED("feature", "switches for experiments", "leave it out"),
+        REFUSED("spec", "delegated execution", "--config FILE reads options from YAML; --json=FILE writes a summary"),
+        REFUSED("result-file", "delegated execution", "--json=FILE writes a summary"),
+        REFUSED("no-agent-defaults", "defaults of each agent", "--profile none takes no profile"),
+        REFUSED("workspace-base", WORKSPACES),
+        REFUSED("workspace-base-store", WORKSPACES),
+        REFUSED("record-destination", "traces", "each job keeps its events: `pvisor logs --events`"),
+        REFUSED("gateway-mode", MODEL_TRAFFIC),
+        REFUSED("gateway-profile", MODEL_TRAFFIC),
+
+        PV_OPT_ELSEWHERE(0, "rm", "leave it out: what was not decided on stays; `pvisor prune` removes old jobs"),
+        PV_OPT_ELSEWHERE('i', "interactive", "leave it out: the command has the terminal that pvisor has"),
+        PV_OPT_ELSEWHERE('t', "tty", "leave it out: the command has the terminal that pvisor has"),
+        PV_OPT_ELSEWHERE('e', "env",
+                         "--pass-env NAME hands on a variable of yours; `-- env NAME=VALUE COMMAND` sets one"),
+        PV_OPT_ELSEWHERE(0, "env-file", "--pass-env NAME hands on a variable of yours, one by one"),
+        PV_OPT_ELSEWHERE(0, "volume", "--mount SRC[:DST]:read shows a directory; :stage and :write are the other ways"),
+        PV_OPT_ELSEWHERE('w', "workdir",
+                         "cd there first: the command starts where you stand; --workspace DIR is staged"),
+        PV_OPT_ELSEWHERE(0, "cwd", "cd there first: the command starts where you stand; --workspace DIR is staged"),
+        PV_OPT_ELSEWHERE('u', "user", "leave it out: the command runs as you, without privileges"),
+        PV_OPT_ELSEWHERE(0, "entrypoint", "leave it out: COMMAND is the program that is run"),
+        PV_OPT_ELSEWHERE(0, "network",
+                         "--overlaynet-deny-all: none; --overlaynet-allow HOST: that; --overlaynet off: all"),
+        PV_OPT_ELSEWHERE(0, "net", "--overlaynet-deny-all: none; --overlaynet-allow HOST: that; --overlaynet off: all"),
+        PV_OPT_ELSEWHERE(0, "cpus", "--max-cpu-time limits processor time"),
+        PV_OPT_ELSEWHERE(0, "platform", ON_THIS_SYSTEM),
+        PV_OPT_ELSEWHERE(0, "ip", "--publish makes a port reachable on this machine's loopback"),
+        PV_OPT_ELSEWHERE(0, "read-only",
+                         "leave it out: under --safe all but the workspace is read-only or thrown away"),
+        PV_OPT_OUTPUT_DIR,
         { .name = NULL },
 };

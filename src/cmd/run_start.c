@@ -57,11 +57,26 @@ static char *on_the_host(const char *program)
         return NULL;
 }
 
+/* What another tool takes before the command, and we do not: "-v /src:/dst", "alpine:3.20". */
+static const char *foreign_word(const char *program)
+{
+        const char *colon = strchr(program, ':');
+        if (!colon || strchr(program, ' '))
+                return NULL;
+        return program[0] == '/' && colon[1] == '/'
+                       ? "--mount SRC[:DST]:read shows a directory; :stage and :write are the other ways"
+                       : "images are not in this version: name the program itself, it runs on this system";
+}
+
 /* "Not found" of what the person sees on their own machine: it lies, or leads, where the view has nothing. */
 static int hint_at_place(const struct pv_plan *plan, const char *program, struct pv_err *err)
 {
         pv_auto_free char *file = NULL;
-        if (err->kind != PV_ERR_NOT_FOUND || *err->hint || plan->filesystem == PV_FS_HOST || !program)
+        if (err->kind != PV_ERR_NOT_FOUND || *err->hint || !program)
+                return -1;
+        if (foreign_word(program))
+                return pv_err_hint(err, "%s", foreign_word(program));
+        if (plan->filesystem == PV_FS_HOST)
                 return -1;
         file = on_the_host(program);
         return file ? pv_err_hint(err,

@@ -6,7 +6,7 @@
 #include "job/bundle.h"
 
 struct status_options {
-        bool review, json;
+        bool review, diff, json;
 };
 
 static const struct pv_opt options[] = {
@@ -15,18 +15,24 @@ static const struct pv_opt options[] = {
           .field = offsetof(struct status_options, review),
           .help = "The same as `pvisor review`; with --json the Run Bundle." },
         PV_OPT_JSON(struct status_options, json),
-        PV_OPT_ELSEWHERE("diff", "`pvisor diff` shows the changes as a patch"),
+        { .name = "diff",
+          .type = PV_OPT_FLAG,
+          .field = offsetof(struct status_options, diff),
+          .help = "The same as `pvisor review --diff`." },
+        PV_OPT_OUTPUT_DIR,
         { .name = NULL },
 };
 
-/* `status [JOB] --review [--json]` is `review [JOB] [--json]`. */
-static int run_review(const struct pv_args *args, bool json)
+/* `status [JOB] --review [--diff] [--json]` is `review [JOB] [--diff] [--json]`. */
+static int run_review(const struct pv_args *args, bool diff, bool json)
 {
-        char name[] = "review", option[] = "--json";
-        char *argv[4] = { name };
+        char name[] = "review", as_json[] = "--json", with_diff[] = "--diff";
+        char *argv[5] = { name };
         int n = 1;
         if (json)
-                argv[n++] = option;
+                argv[n++] = as_json;
+        if (diff)
+                argv[n++] = with_diff;
         if (args->n)
                 argv[n++] = args->words[0];
         return pv_command_main(&pv_cmd_review, n, argv);
@@ -124,8 +130,8 @@ static int run(const void *opts, const struct pv_args *args, struct pv_err *err)
 {
         const struct status_options *o = opts;
         pv_auto_job job = NULL;
-        if (o->review)
-                return run_review(args, o->json);
+        if (o->review || o->diff)
+                return run_review(args, o->diff, o->json);
         if (pv_cmd_job(args, &job, err) < 0)
                 return -1;
         if (o->json) {

@@ -37,7 +37,7 @@ static int check_contradictions(struct admission *a, struct pv_err *err)
         const struct pv_request *r = a->request;
         if (r->executor == PV_REQUEST_EXECUTOR_CONTAINER || r->executor == PV_REQUEST_EXECUTOR_VM)
                 return later(err, r->executor == PV_REQUEST_EXECUTOR_VM ? "--executor vm" : "--executor container",
-                             "--safe confines the command on the host itself");
+                             "leave it out: --safe confines the command on this system, without an image");
         if (r->safe && r->filesystem == PV_REQUEST_FS_HOST)
                 return contradiction(err, "--safe", "--filesystem host");
         if (r->continue_job && r->stage && *r->stage)
