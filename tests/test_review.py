@@ -355,6 +355,15 @@ def test_nothing_of_the_agents_reaches_the_terminal_raw(agent, pvisor, workspace
     json.loads(pvisor("review", "--json", cwd=workspace).out)
 
 
+def test_no_name_looks_like_another_by_what_is_not_seen(agent, pvisor, workspace):
+    names = ["README.md ", " README.md", "README\u3164.md", "README\ufe00.md", "README\u00a0.md", "README.md\u200b"]
+    agent(";".join(f"echo x > '{name}'" for name in names) + "; ln -s 'README.md ' link")
+    for shown in (pvisor("review", "--paths", cwd=workspace).out, pvisor("diff", "--stat", cwd=workspace).out,
+                  pvisor("apply", "--path", "link", "-n", cwd=workspace).out):
+        for told in ("README.md\\x20", "\\x20README.md", "\\xe3\\x85\\xa4", "\\xef\\xb8\\x80", "\\xc2\\xa0", "\\xe2\\x80\\x8b"):
+            assert told in shown, shown
+
+
 def test_it_changes_nothing(agent, review, workspace):
     agent(HOSTILE)
     before = tree.snapshot(workspace)

@@ -145,46 +145,98 @@ static size_t utf8_at(const unsigned char *s, size_t n, uint32_t *cp)
         return 0;
 }
 
-/* Zero-width, bidi and other format characters may reorder or hide what stands on the line (Trojan Source). */
+struct range {
+        uint32_t first, last;
+};
+
+static bool is_in(const struct range *range, size_t n, uint32_t c)
+{
+        for (size_t i = 0; i < n; i++)
+                if (c >= range[i].first && c <= range[i].last)
+                        return true;
+        return false;
+}
+#define IS_IN(ranges, c) is_in(ranges, sizeof(ranges) / sizeof *(ranges), c)
+
+/*
+ * Bidi and other format characters may reorder what stands on the line (Trojan Source), and what is shown as nothing at
+ * all makes two names look like one: Unicode's Default_Ignorable_Code_Point and Cf, and the empty Braille pattern.
+ */
 static bool is_deceptive(uint32_t c)
 {
-        return (c >= 0x80 && c <= 0x9f) || c == 0xad || c == 0x61c || c == 0x180e || (c >= 0x200b && c <= 0x200f) ||
-               (c >= 0x2028 && c <= 0x202e) || (c >= 0x2060 && c <= 0x206f) || c == 0xfeff ||
-               (c >= 0xfff9 && c <= 0xfffb) || (c >= 0xe0000 && c <= 0xe0fff);
+        static const struct range ranges[] = {
+                { 0x80, 0x9f },       { 0xad, 0xad },       { 0x34f, 0x34f },     { 0x600, 0x605 },
+                { 0x61c, 0x61c },     { 0x6dd, 0x6dd },     { 0x70f, 0x70f },     { 0x115f, 0x1160 },
+                { 0x17b4, 0x17b5 },   { 0x180b, 0x180f },   { 0x200b, 0x200f },   { 0x2028, 0x202e },
+                { 0x2060, 0x206f },   { 0x2800, 0x2800 },   { 0x3164, 0x3164 },   { 0xfe00, 0xfe0f },
+                { 0xfeff, 0xfeff },   { 0xffa0, 0xffa0 },   { 0xfff0, 0xfffb },   { 0x13430, 0x1345f },
+                { 0x1bca0, 0x1bca3 }, { 0x1d173, 0x1d17a }, { 0xe0000, 0xe0fff },
+        };
+        return c >= 0x80 && IS_IN(ranges, c);
 }
 
-void pv_str_put_safe_n(struct pv_str *b, const char *s, size_t n)
+/* Unicode's Zs but for the plain space. */
+static bool is_odd_blank(uint32_t c)
+{
+        static const struct range ranges[] = { { 0xa0, 0xa0 },     { 0x1680, 0x1680 }, { 0x2000, 0x200a },
+                                               { 0x202f, 0x202f }, { 0x205f, 0x205f }, { 0x3000, 0x3000 } };
+        return c >= 0x80 && IS_IN(ranges, c);
+}
+
+/* Is the character at p + i one at which a component begins or ends? */
+static bool is_at_an_end(const unsigned char *p, size_t n, size_t i)
+{
+        return i == 0 || i + 1 == n || p[i - 1] == '/' || p[i + 1] == '/';
+}
+
+static void put_escaped(struct pv_str *b, const unsigned char *p, size_t n)
+{
+        for (size_t i = 0; i < n; i++)
+                if (p[i] == '\n')
+                        pv_str_put(b, "\\n");
+                else if (p[i] == '\t')
+                        pv_str_put(b, "\\t");
+                else if (p[i] == '\\')
+                        pv_str_put(b, "\\\\");
+                else
+                        pv_str_putf(b, "\\x%02x", p[i]);
+}
+
+static void put_safe(struct pv_str *b, const char *s, size_t n, bool path)
 {
         const unsigned char *p = (const unsigned char *)s;
         for (size_t i = 0; i < n;) {
                 uint32_t cp = 0;
                 size_t len = utf8_at(p + i, n - i, &cp);
-                if (len == 0)
-                        len = 1;
-                else if (cp >= 0x20 && cp != 0x7f && cp != '\\' && !is_deceptive(cp)) {
+                bool blank = path && (is_odd_blank(cp) || (cp == ' ' && is_at_an_end(p, n, i)));
+                if (len > 0 && cp >= 0x20 && cp != 0x7f && cp != '\\' && !is_deceptive(cp) && !blank)
                         pv_str_put_bytes(b, p + i, len);
-                        i += len;
-                        continue;
-                }
-                for (size_t j = i; j < i + len; j++) {
-                        if (p[j] == '\n')
-                                pv_str_put(b, "\\n");
-                        else if (p[j] == '\t')
-                                pv_str_put(b, "\\t");
-                        else if (p[j] == '\\')
-                                pv_str_put(b, "\\\\");
-                        else
-                                pv_str_putf(b, "\\x%02x", p[j]);
-                }
-                i += len;
+                else
+                        put_escaped(b, p + i, len ? len : 1);
+                i += len ? len : 1;
         }
         reserve(b, 0);
         b->s[b->len] = '\0';
 }
 
+void pv_str_put_safe_n(struct pv_str *b, const char *s, size_t n)
+{
+        put_safe(b, s, n, false);
+}
+
 void pv_str_put_safe(struct pv_str *b, const char *s)
 {
-        pv_str_put_safe_n(b, s, strlen(s));
+        put_safe(b, s, strlen(s), false);
+}
+
+void pv_str_put_path_n(struct pv_str *b, const char *path, size_t n)
+{
+        put_safe(b, path, n, true);
+}
+
+void pv_str_put_path(struct pv_str *b, const char *path)
+{
+        put_safe(b, path, strlen(path), true);
 }
 
 bool pv_str_has_prefix(const char *s, const char *prefix)

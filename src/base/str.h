@@ -28,12 +28,15 @@ void pv_str_putf(struct pv_str *b, const char *fmt, ...) __attribute__((format(p
 char *pv_str_steal(struct pv_str *b);
 
 /*
- * Appends n bytes so that they can neither move a cursor nor end a line: printable ASCII and well-formed UTF-8 of
- * printable, non-bidi-control characters as they are, all else (C0, DEL, C1, bidi controls, invalid UTF-8, backslash)
- * as \xHH, \n, \t or \\. Every path or other outside text that is shown to a person goes through here.
+ * Appends n bytes so that they can neither move a cursor nor end a line nor hide: printable ASCII and well-formed UTF-8
+ * of characters that show as they are, all else (C0, DEL, C1, bidi controls, what is shown as nothing, invalid UTF-8,
+ * backslash) as \xHH, \n, \t or \\. Every outside text that is shown to a person goes through here.
  */
 void pv_str_put_safe_n(struct pv_str *b, const char *s, size_t n);
 void pv_str_put_safe(struct pv_str *b, const char *s);
+/* The same of a path, of which blanks must show too: other ones than spaces, and spaces at an end of a component. */
+void pv_str_put_path_n(struct pv_str *b, const char *path, size_t n);
+void pv_str_put_path(struct pv_str *b, const char *path);
 
 /* strdup, asprintf that abort on exhaustion; the caller's to free(). */
 char *pv_strdup(const char *s) __attribute__((malloc, nonnull));

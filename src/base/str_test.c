@@ -31,6 +31,38 @@ static void terminal_escapes_become_text(void **state)
         assert_safe("", "");
 }
 
+static void what_is_shown_as_nothing_becomes_text(void **state)
+{
+        assert_safe("a\xe2\x80\x8b", "a\\xe2\\x80\\x8b"); /* zero-width space */
+        assert_safe("a\xef\xb8\x80", "a\\xef\\xb8\\x80"); /* variation selector */
+        assert_safe("a\xe3\x85\xa4", "a\\xe3\\x85\\xa4"); /* Hangul filler */
+        assert_safe("a\xcd\x8f", "a\\xcd\\x8f");          /* combining grapheme joiner */
+        assert_safe("a\xe3\x80\x80 ", "a\xe3\x80\x80 ");  /* blanks are part of a text */
+}
+
+static void assert_path(const char *in, const char *want)
+{
+        pv_auto_str b = { 0 };
+        pv_str_put_path(&b, in);
+        assert_string_equal(b.s, want);
+}
+
+static void blanks_in_a_path_can_be_told(void **state)
+{
+        assert_path("a b/c", "a b/c");
+        assert_path("README.md ", "README.md\\x20");
+        assert_path(" a/ b /c", "\\x20a/\\x20b\\x20/c");
+        assert_path(" ", "\\x20");
+        assert_path("a\xc2\xa0"
+                    "b",
+                    "a\\xc2\\xa0b"); /* no-break space */
+        assert_path("a\xe3\x80\x80"
+                    "b",
+                    "a\\xe3\\x80\\x80b"); /* ideographic space */
+        assert_path("\xff", "\\xff");
+        assert_path("", "");
+}
+
 static void sizes_and_durations(void **state)
 {
         struct pv_err e = PV_ERR_INIT;
@@ -73,8 +105,8 @@ static void vectors_own_their_strings(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(terminal_escapes_become_text),
-                cmocka_unit_test(sizes_and_durations),
+                cmocka_unit_test(terminal_escapes_become_text), cmocka_unit_test(what_is_shown_as_nothing_becomes_text),
+                cmocka_unit_test(blanks_in_a_path_can_be_told), cmocka_unit_test(sizes_and_durations),
                 cmocka_unit_test(vectors_own_their_strings),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);

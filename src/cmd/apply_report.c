@@ -170,7 +170,7 @@ static void put_left_paths(struct pv_str *b, const struct pv_decision *d, enum p
 static void put_fold(struct pv_str *b, const struct pv_fold *fold)
 {
         pv_str_put(b, "    ");
-        pv_str_put_safe_n(b, fold->path, fold->len);
+        pv_str_put_path_n(b, fold->path, fold->len);
         pv_str_put(b, "  ");
         pv_cmd_put_count(b, fold->n, "file", "files");
         pv_str_put(b, ", ");

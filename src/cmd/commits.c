@@ -186,7 +186,7 @@ static void put_name(struct pv_str *b, const char *name)
 static void put_where(struct pv_str *b, const struct pv_carry *c)
 {
         if (*c->path) {
-                pv_str_put_safe(b, c->path);
+                pv_str_put_path(b, c->path);
                 pv_str_put(b, ": ");
         }
 }

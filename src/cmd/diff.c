@@ -164,10 +164,10 @@ static void add_row(struct run *r, const struct pv_diff_file *f)
         if (!f->patch.len && !f->binary && !f->large)
                 return;
         if (f->old_path) {
-                pv_str_put_safe(&name, f->old_path);
+                pv_str_put_path(&name, f->old_path);
                 pv_str_put(&name, " => ");
         }
-        pv_str_put_safe(&name, f->change->path);
+        pv_str_put_path(&name, f->change->path);
         r->row = pv_realloc(r->row, r->n_rows + 1, sizeof *r->row);
         r->row[r->n_rows++] = (struct row){ pv_str_steal(&name),   f->added,    f->deleted,
                                             f->binary || f->large, f->old_size, f->new_size };

@@ -444,9 +444,9 @@ void pv_cmd_say_conflicts(const struct pv_stage *s, const struct pv_apply_result
 void pv_cmd_put_path(struct pv_str *b, const struct pv_stage *s, unsigned root, const char *path)
 {
         if (root == 0 && *path) {
-                pv_str_put_safe(b, path);
+                pv_str_put_path(b, path);
                 return;
         }
         pv_auto_free char *whole = pv_path_join(pv_stage_root(s, root)->target, path);
-        pv_str_put_safe(b, whole);
+        pv_str_put_path(b, whole);
 }

@@ -171,7 +171,7 @@ static char *safe_name(const struct pv_review *r, size_t i)
 {
         pv_auto_str name = { 0 };
         pv_auto_free char *path = pv_review_path(r, i);
-        pv_str_put_safe(&name, path);
+        pv_str_put_path(&name, path);
         if (is_dir(item(r, i)) && *path)
                 pv_str_putc(&name, '/');
         return pv_str_steal(&name);

@@ -188,6 +188,6 @@ void pv_put_fitted_safe(struct pv_str *b, const char *safe, size_t max)
 void pv_put_fitted(struct pv_str *b, const char *s, size_t max)
 {
         pv_auto_str safe = { 0 };
-        pv_str_put_safe(&safe, s);
+        pv_str_put_path(&safe, s);
         pv_put_fitted_safe(b, safe.s, max);
 }

@@ -187,7 +187,7 @@ static void put_abandoned(struct pv_str *text, const struct pv_stage *s, const s
         pv_str_put(text, p->published ? ": has what the batch brought" : ": has what was there before");
         if (p->other) {
                 pv_str_put(text, p->published ? "; what was there before is " : "; what the batch brings is ");
-                pv_str_put_safe(text, p->other);
+                pv_str_put_path(text, p->other);
         }
         pv_str_putc(text, '\n');
 }
