@@ -2,6 +2,7 @@
 """apply, undo and drop as a person types them: what is selected, what is left and why, what is printed, exit codes."""
 import json
 import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -143,6 +144,7 @@ def test_part_of_a_directory_that_replaces_something_else(pvisor, plain, before)
 
 DEEP = """
 import os
+import signal
 for _ in range(%d):
     os.mkdir("n" * 59)
     os.chdir("n" * 59)
@@ -596,3 +598,22 @@ def test_a_batch_with_an_unreadable_journal_can_be_given_up(agent, pvisor, cut_s
     assert "cannot be read" in result.err
     agent("echo other > other")
     pvisor("apply", "--all", cwd=workspace)
+
+
+def test_a_limit_on_the_size_of_files_is_an_error_and_no_death(run, pv, pvisor, plain, environment, tmpfs):
+    """What is copied is beyond `ulimit -f`: nothing is applied, nothing is left lying; the command keeps its SIGXFSZ."""
+    environment["PVISOR_HOME"] = str(tmpfs / "store")
+    pvisor("run", "--stage", "--", "sh", "-c", "head -c 300000 /dev/zero > README.md; echo 1 > added", cwd=plain)
+    before = tree.snapshot(plain)
+    result = run(["bash", "-c", 'ulimit -f 100; exec "$0" apply --all', pv], cwd=plain)
+    assert result.code == 1 and "File too large" in result.err, result
+    tree.assert_same(before, tree.snapshot(plain))
+    pvisor("apply", "--all", cwd=plain)
+    result = run(["bash", "-c", 'ulimit -f 0; exec "$0" undo', pv], cwd=plain)
+    assert result.code == 1 and "File too large" in result.err, result
+    pvisor("undo", cwd=plain)
+    tree.assert_same(before, tree.snapshot(plain))
+    assert pvisor("run", "--stage", "--max-file-size", "100000", "--", "head", "-c", "300000", "/dev/zero", cwd=plain,
+                  code=None).code == 0
+    assert pvisor("run", "--stage", "--max-file-size", "100000", "--", "sh", "-c", "exec head -c 300000 /dev/zero > README.md",
+                  cwd=plain, code=None).code == 128 + signal.SIGXFSZ

@@ -2,6 +2,7 @@
 #include "boundary/command.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 #include "base/path.h"
@@ -70,6 +71,7 @@ static int search(char *const argv[], char *const envp[])
 
 int pv_command_exec(char *const argv[], char *const envp[], struct pv_err *err)
 {
+        (void)signal(SIGXFSZ, SIG_DFL); /* which pVisor ignores for itself */
         int sys = strchr(argv[0], '/') ? try_exec(argv[0], argv, envp) : *argv[0] ? search(argv, envp) : ENOENT;
         if (sys == ENOENT || sys == ENOTDIR)
                 return pv_err_set(err, PV_ERR_NOT_FOUND, strchr(argv[0], '/') ? sys : 0, "%s%s", argv[0],

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds the command that argv names, here or in another executable of this installation. */
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 #include "base/closest.h"
@@ -195,6 +196,8 @@ int pv_dispatch(const struct pv_command *const *own, int argc, char **argv)
 {
         struct pv_err err = PV_ERR_INIT;
         ensure_standard_streams();
+        /* A write beyond `ulimit -f` is then EFBIG, and what was begun is taken back; the command gets its default. */
+        (void)signal(SIGXFSZ, SIG_IGN);
         int code = dispatch(own, argc, argv, &err);
         if (code >= 0)
                 return code;
