@@ -99,3 +99,59 @@ enum pv_process_state pv_process_await(const struct pv_process *p, int timeout_m
                 (void)poll(&end, 1, fd < 0 ? STEP_MS : timeout_ms);
         return state;
 }
+
+#define OVER "over\n" /* behind the process */
+
+static bool read_note(int lock, struct pv_process *out, bool *over)
+{
+        char text[PV_PROCESS_TEXT + sizeof OVER];
+        ssize_t n = pread(lock, text, sizeof text - 1, 0);
+        text[n > 0 ? n : 0] = '\0';
+        const char *second = strchr(text, '\n');
+        *over = second && pv_streq(second + 1, OVER);
+        return pv_process_parse(text, out);
+}
+
+static void write_note(int lock, const struct pv_process *p, bool over)
+{
+        char text[PV_PROCESS_TEXT + sizeof OVER];
+        size_t n = pv_process_format(p, text);
+        (void)snprintf(text + n, sizeof text - n, "%s", over ? OVER : "    \n");
+        ssize_t ignored = pwrite(lock, text, strlen(text), 0);
+        (void)ignored; /* on a full disk: nobody waits, then */
+}
+
+void pv_process_note(int lock, const struct pv_process *first)
+{
+        write_note(lock, first, false);
+}
+
+void pv_process_note_none(int lock)
+{
+        struct pv_process first;
+        bool over;
+        if (read_note(lock, &first, &over))
+                write_note(lock, &(struct pv_process){ 0 }, false);
+}
+
+void pv_process_note_over(int lock)
+{
+        struct pv_process first;
+        bool over;
+        if (read_note(lock, &first, &over))
+                write_note(lock, &first, true);
+}
+
+bool pv_process_noted_over(int lock)
+{
+        struct pv_process first;
+        bool over;
+        return read_note(lock, &first, &over) && (over || pv_process_look(&first) == PV_PROCESS_GONE);
+}
+
+bool pv_process_noted_lives(int lock, int timeout_ms)
+{
+        struct pv_process first;
+        bool over;
+        return read_note(lock, &first, &over) && pv_process_await(&first, timeout_ms) == PV_PROCESS_LIVES;
+}

@@ -26,7 +26,6 @@ void pv_process_of(pid_t pid, struct pv_process *out);
 size_t pv_process_format(const struct pv_process *p, char out[PV_PROCESS_TEXT]);
 /* False when text does not begin with one, or with one that is none. */
 bool pv_process_parse(const char *text, struct pv_process *out);
-
 enum pv_process_state {
         PV_PROCESS_GONE,   /* it is dead; of a namespace's first process: and with it all others in there */
         PV_PROCESS_LIVES,  /* or is dying: its files may be closed already, but what it is the first of may still act */
@@ -35,5 +34,19 @@ enum pv_process_state {
 enum pv_process_state pv_process_look(const struct pv_process *p);
 /* Waits for its end, at most that long. */
 enum pv_process_state pv_process_await(const struct pv_process *p, int timeout_ms);
+
+/*
+ * A lock that a run holds has its sandbox's first process noted in its file, for who finds it held although the run was
+ * told as ended, or free although something of it still acts.
+ */
+void pv_process_note(int lock, const struct pv_process *first);
+/* The lock is no run's any more. A file where nothing was noted stays empty. */
+void pv_process_note_none(int lock);
+/* The run's command and all that it started are dead; what is left is the supervisor's clearing up. */
+void pv_process_note_over(int lock);
+/* Is the run over, so that a lock that is held is let go of soon? False where none is noted. */
+bool pv_process_noted_over(int lock);
+/* What was noted lives on though it was waited for. */
+bool pv_process_noted_lives(int lock, int timeout_ms);
 
 #endif

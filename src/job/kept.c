@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/path.h"
+#include "base/process.h"
 #include "job/store.h"
 #include "policy/kept.h"
 
@@ -23,10 +24,20 @@
 
 #define LOCK_TRIES   5
 #define LOCK_WAIT_US 2000
+/* For the rest of a run whose command is dead, and for the death of one that was killed. */
+#define ENDING_MS 10000
+
+/* Is this try at a lock that is held not the last one? */
+static bool try_again(int fd, int tries)
+{
+        int most = pv_process_noted_over(fd) ? ENDING_MS * 1000 / LOCK_WAIT_US : LOCK_TRIES;
+        return tries < most && usleep(LOCK_WAIT_US) == 0;
+}
 
 /*
  * Takes top/lock, both made when missing. A shared lock is waited for, since only who removes a directory, or looks
- * whether it may, has the other for long, and that is over soon; the other is PV_ERR_BUSY after some tries.
+ * whether it may, has the other for long, and that is over soon; the other is PV_ERR_BUSY after some tries, of which
+ * there are more where the run that has it is over.
  */
 static int take_lock(const char *top, int how, int *out, struct pv_err *err)
 {
@@ -41,15 +52,18 @@ static int take_lock(const char *top, int how, int *out, struct pv_err *err)
                 if (fd < 0)
                         return pv_err_set(err, PV_ERR_SYS, errno, "%s", path);
                 if (flock(fd, how == LOCK_SH ? how : how | LOCK_NB) < 0) {
-                        if (errno == EINTR ||
-                            (errno == EWOULDBLOCK && tries++ < LOCK_TRIES && usleep(LOCK_WAIT_US) == 0))
+                        int e = errno;
+                        if (e == EINTR || (e == EWOULDBLOCK && try_again(fd, tries++)))
                                 continue;
-                        return pv_err_set(err, errno == EWOULDBLOCK ? PV_ERR_BUSY : PV_ERR_SYS, errno, "lock %s", path);
+                        return pv_err_set(err, e == EWOULDBLOCK ? PV_ERR_BUSY : PV_ERR_SYS, e, "lock %s", path);
                 }
                 if (fstat(fd, &held) < 0)
                         return pv_err_set(err, PV_ERR_SYS, errno, "%s", path);
                 if (stat(path, &there) < 0 || held.st_ino != there.st_ino || held.st_dev != there.st_dev)
                         continue;
+                /* Of a run whose supervisor was killed the command may write for another moment. */
+                if (how == LOCK_EX && pv_process_noted_lives(fd, ENDING_MS))
+                        return pv_err_set(err, PV_ERR_BUSY, 0, "lock %s", path);
                 *out = pv_fd_steal(&fd);
                 return 0;
         }
@@ -292,6 +306,18 @@ int pv_kept_prepare(struct pv_plan *plan, struct pv_kept_run *out, struct pv_err
         if (plan->cache_dir && prepare_caches(plan, out, err) < 0)
                 return pv_err_wrap(err, "caches");
         return 0;
+}
+
+void pv_kept_note_init(const struct pv_kept_run *k, const struct pv_process *init)
+{
+        if (k->caches_lock >= 0)
+                pv_process_note(k->caches_lock, init);
+}
+
+void pv_kept_note_over(const struct pv_kept_run *k)
+{
+        if (k->caches_lock >= 0)
+                pv_process_note_over(k->caches_lock);
 }
 
 void pv_kept_run_fini(const struct pv_plan *plan, struct pv_kept_run *k)

@@ -11,6 +11,7 @@
 
 #include <stdint.h>
 #include "base/err.h"
+#include "base/process.h"
 #include "base/str.h"
 #include "policy/plan.h"
 
@@ -29,6 +30,10 @@ struct pv_kept_run {
  * command may have left something else. Caches that another run holds are taken out of the plan, with a note.
  */
 int pv_kept_prepare(struct pv_plan *plan, struct pv_kept_run *out, struct pv_err *err);
+/* Its sandbox's first process: who wants the caches next waits until that is dead. */
+void pv_kept_note_init(const struct pv_kept_run *k, const struct pv_process *init);
+/* Its command is dead: who wants the caches now waits until they are let go of. */
+void pv_kept_note_over(const struct pv_kept_run *k);
 /* Must: nothing of the run be left. */
 void pv_kept_run_fini(const struct pv_plan *plan, struct pv_kept_run *k);
 

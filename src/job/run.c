@@ -373,8 +373,16 @@ static void note_init(void *ctx, pid_t init)
         struct pv_process first;
         pv_process_of(init, &first);
         pv_job_lock_note_init(l->live.lock, &first);
+        pv_kept_note_init(&l->kept, &first);
         if (l->stage)
                 pv_stage_note_init(l->stage, &first);
+}
+
+static void note_over(const struct lifecycle *l)
+{
+        pv_kept_note_over(&l->kept);
+        if (l->stage)
+                pv_stage_note_over(l->stage);
 }
 
 static int start(struct lifecycle *l, struct pv_err *err)
@@ -520,6 +528,7 @@ static void follow(struct lifecycle *l, struct pv_run_end *out)
                 pv_detached_serve(l->run->detached, l->boundary, l->capture[0]);
         if (pv_boundary_wait(l->boundary, &end, &err) < 0)
                 pv_log_err(&err);
+        note_over(l);
         pv_control_close(pv_steal(&l->control));
         pv_stage_size_end(pv_steal(&l->size));
         pv_noter_end(pv_steal(&l->noter));

@@ -179,6 +179,19 @@ static bool read_noted_end(int dirfd, struct pv_job *job)
 /* How long one waits for what dies of SIGKILL already. A process that does not (a disk that hangs) is not dead. */
 #define DYING_MS      10000
 #define DYING_STEP_MS 2
+/* For a descriptor to be closed by who is running. */
+#define CLOSING_MS 1000
+
+/* Is the lock still held when whoever closes it in a moment has had the time to? */
+static bool is_held_on(int dirfd, int wait_ms)
+{
+        bool held = pv_job_lock_is_held(dirfd);
+        for (int waited = 0; held && waited < wait_ms; waited += DYING_STEP_MS) {
+                (void)usleep(DYING_STEP_MS * 1000);
+                held = pv_job_lock_is_held(dirfd);
+        }
+        return held;
+}
 
 /*
  * Does the job still run? The supervisor holds the lock, and so does for a moment, after a fork, a child that has not
@@ -194,11 +207,7 @@ static bool is_running(int dirfd)
                 return held;
         if (held && pv_process_look(&t.supervisor) != PV_PROCESS_GONE)
                 return true;
-        for (int waited = 0; held && waited < DYING_MS; waited += DYING_STEP_MS) {
-                (void)usleep(DYING_STEP_MS * 1000);
-                held = pv_job_lock_is_held(dirfd);
-        }
-        return held || pv_process_await(&t.init, DYING_MS) == PV_PROCESS_LIVES;
+        return (held && is_held_on(dirfd, DYING_MS)) || pv_process_await(&t.init, DYING_MS) == PV_PROCESS_LIVES;
 }
 
 int pv_job_open_supervisor(const struct pv_job *job, pid_t *pid, int *pidfd, struct pv_err *err)
@@ -216,7 +225,10 @@ int pv_job_open_supervisor(const struct pv_job *job, pid_t *pid, int *pidfd, str
         if (fd < 0 && errno != ESRCH)
                 return pv_err_set(err, PV_ERR_SYS, errno, "job %s: process %d", job->id, (int)p);
         /* The descriptor names one process for good: when the start time is right now, it was and stays the one. */
-        if (fd < 0 || pv_process_look(&t.supervisor) != PV_PROCESS_LIVES) {
+        enum pv_process_state state = pv_process_look(&t.supervisor);
+        if (state == PV_PROCESS_GONE && !is_held_on(dir, CLOSING_MS)) /* it ended between the two looks */
+                return pv_err_set(err, PV_ERR_NO_JOB, 0, "job %s does not run any more", job->id);
+        if (fd < 0 || state != PV_PROCESS_LIVES) {
                 pv_err_set(err, PV_ERR_SYS, 0, "job %s: its supervisor (process %d) is not in sight", job->id, (int)p);
                 return pv_err_hint(err, "it runs in another container or on another machine: kill it there");
         }

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "base/json.h"
+#include "base/process.h"
 #include "base/test.h"
 #include "job/store_internal.h"
 #include "job/test_store.h"
@@ -284,7 +285,35 @@ static void the_supervisor_is_found_by_its_start_time(void **state)
         assert_int_equal(write(fd, text, strlen(text)), strlen(text));
         pv_auto_fd other = -1;
         assert_int_equal(pv_job_open_supervisor(live.job, &pid, &other, &err), -1);
+        assert_int_equal(err.kind, PV_ERR_SYS); /* somebody holds the lock, and goes on to */
         assert_int_equal(other, -1);
+        pv_fd_closep(&live.lock);
+        assert_int_equal(pv_job_open_supervisor(live.job, &pid, &other, &err), -1);
+        assert_int_equal(err.kind, PV_ERR_NO_JOB);
+}
+
+/* The supervisor is dead, and what it forked a moment ago has not closed the lock yet. */
+static void a_supervisor_that_has_just_died_is_none(void **state)
+{
+        struct pv_err err = PV_ERR_INIT;
+        pid_t pid = 0;
+        pv_auto_fd pidfd = -1;
+        pv_auto_live_job live = make("a", NULL);
+        char text[2 * PV_PROCESS_TEXT];
+        struct pv_process gone;
+        pv_process_of(getpid(), &gone);
+        gone.start++;
+        (void)pv_process_format(&gone, text + pv_process_format(&gone, text));
+        assert_int_equal(pwrite(live.lock, text, strlen(text), 0), strlen(text));
+        pid_t child = fork();
+        if (child == 0) {
+                (void)usleep(50000);
+                _exit(0);
+        }
+        pv_fd_closep(&live.lock);
+        assert_int_equal(pv_job_open_supervisor(live.job, &pid, &pidfd, &err), -1);
+        assert_int_equal(err.kind, PV_ERR_NO_JOB);
+        assert_int_equal(waitpid(child, NULL, 0), child);
 }
 
 static void jobs_are_selected_by_what_names_them(void **state)
@@ -557,6 +586,7 @@ int main(void)
                 STORE_TEST(a_failed_start_keeps_its_reason),
                 STORE_TEST(the_newest_is_one_that_started),
                 STORE_TEST(the_supervisor_is_found_by_its_start_time),
+                STORE_TEST(a_supervisor_that_has_just_died_is_none),
                 STORE_TEST(jobs_are_selected_by_what_names_them),
                 STORE_TEST(a_name_means_this_workspace_first),
                 STORE_TEST(what_is_not_there_is_no_job),

@@ -41,7 +41,7 @@
 
 #define LOCK_FILE   "lock"
 #define DECIDE_FILE "decide"
-/* For how long one waits for another's decision. */
+/* For how long one waits for another's decision, or for the rest of a run whose command is dead. */
 #define DECIDE_WAIT_MS 10000
 #define DECIDE_STEP_MS 5
 /* For how long, for the end of what was killed already. */
@@ -152,35 +152,38 @@ static struct flock whole_file(short type)
 
 void pv_stage_note_init(const struct pv_stage *s, const struct pv_process *init)
 {
-        char text[PV_PROCESS_TEXT];
-        ssize_t ignored = pwrite(s->lock_fd, text, pv_process_format(init, text), 0);
-        (void)ignored; /* on a full disk: the moment after a kill is then not waited for */
+        pv_process_note(s->lock_fd, init);
 }
 
-/* A supervisor that was killed lets go of the lock before the kernel has ended its command, which writes meanwhile. */
-static bool is_written_to(const struct pv_stage *s)
+void pv_stage_note_over(const struct pv_stage *s)
 {
-        char text[PV_PROCESS_TEXT + 1];
-        struct pv_process init;
-        ssize_t n = pread(s->lock_fd, text, PV_PROCESS_TEXT, 0);
-        text[n > 0 ? n : 0] = '\0';
-        return pv_process_parse(text, &init) && pv_process_await(&init, DYING_MS) == PV_PROCESS_LIVES;
+        pv_process_note_over(s->lock_fd);
 }
 
-static int take_lock(struct pv_stage *s, struct pv_err *err)
+/*
+ * PV_ERR_BUSY: at once while the command of a run lives, or somebody decides. A run that is over tells its end before
+ * it has cleared up and lets go, and of one that was killed a child may hold the lock for a moment: who was told of the
+ * end is not sent away for that.
+ */
+static int take_lock(struct pv_stage *s, int wait_ms, struct pv_err *err)
 {
         struct flock l = whole_file(F_WRLCK);
-        if (fcntl(s->lock_fd, F_OFD_SETLK, &l) == 0) {
-                s->taken = !is_written_to(s);
-                if (s->taken)
-                        return 0;
-                l.l_type = F_UNLCK;
-                (void)fcntl(s->lock_fd, F_OFD_SETLK, &l);
-                return pv_err_set(err, PV_ERR_BUSY, 0, "stage %s: what ran on it does not end", s->dir);
+        for (int waited = 0; fcntl(s->lock_fd, F_OFD_SETLK, &l) < 0; waited += DECIDE_STEP_MS) {
+                if (errno != EAGAIN && errno != EACCES)
+                        return pv_err_set(err, PV_ERR_SYS, errno, "lock the stage %s", s->dir);
+                if (waited >= wait_ms || !pv_process_noted_over(s->lock_fd))
+                        return pv_err_set(err, PV_ERR_BUSY, 0, "stage %s is in use", s->dir);
+                (void)usleep(DECIDE_STEP_MS * 1000);
         }
-        if (errno == EAGAIN || errno == EACCES)
-                return pv_err_set(err, PV_ERR_BUSY, 0, "stage %s is in use", s->dir);
-        return pv_err_set(err, PV_ERR_SYS, errno, "lock the stage %s", s->dir);
+        /* A supervisor that was killed lets go before the kernel has ended its command, which writes meanwhile. */
+        s->taken = !pv_process_noted_lives(s->lock_fd, DYING_MS);
+        if (s->taken) {
+                pv_process_note_none(s->lock_fd);
+                return 0;
+        }
+        l.l_type = F_UNLCK;
+        (void)fcntl(s->lock_fd, F_OFD_SETLK, &l);
+        return pv_err_set(err, PV_ERR_BUSY, 0, "stage %s: what ran on it does not end", s->dir);
 }
 
 int pv_stage_take_decide(struct pv_stage *s, struct pv_err *err)
@@ -214,7 +217,7 @@ bool pv_stage_borrow(struct pv_stage *s)
 {
         struct pv_err busy = PV_ERR_INIT;
         if (!s->taken && s->state == PV_STATE_SEALED)
-                s->borrowed = take_lock(s, &busy) == 0;
+                s->borrowed = take_lock(s, 0, &busy) == 0;
         return s->taken;
 }
 
@@ -380,7 +383,7 @@ static int open_dir(struct pv_stage *s, const char *dir, struct pv_err *err)
 int pv_stage_lay_out(struct pv_stage *s, const char *dir, struct pv_err *err)
 {
         if (pv_path_make_dirs(dir, 0700, err) < 0 || open_dir(s, dir, err) < 0 || check_places(s, err) < 0 ||
-            check_unused(s, err) < 0 || open_lock(s, O_CREAT, err) < 0 || take_lock(s, err) < 0 ||
+            check_unused(s, err) < 0 || open_lock(s, O_CREAT, err) < 0 || take_lock(s, 0, err) < 0 ||
             mark_unfinished(s, err) < 0)
                 return -1;
         open_targets(s);
@@ -433,7 +436,7 @@ int pv_stage_open(const char *dir, enum pv_stage_lock lock, struct pv_stage **ou
         if (open_dir(s, dir, err) < 0 ||
             (open_lock(s, 0, err) < 0 && (err->sys != ENOENT || open_lock_of_rest(s, lock, err) < 0)))
                 return -1;
-        if ((lock == PV_STAGE_TAKE || lock == PV_STAGE_DISCARD) && take_lock(s, err) < 0)
+        if ((lock == PV_STAGE_TAKE || lock == PV_STAGE_DISCARD) && take_lock(s, DECIDE_WAIT_MS, err) < 0)
                 return -1;
         if (check_is_stage(s, err) < 0)
                 return -1;

@@ -47,6 +47,8 @@ struct pv_stage;   /* opaque; open descriptors of the stage directory, its roots
 
 /* Of a stage that is taken, for a run: who takes it next waits until that process, its sandbox's first, is dead. */
 void pv_stage_note_init(const struct pv_stage *s, const struct pv_process *init);
+/* Its command is dead: who wants the stage now waits until it is closed. */
+void pv_stage_note_over(const struct pv_stage *s);
 
 /* Makes a new stage in dir (made when missing; else it must be empty) for these roots and takes its lock. */
 int pv_stage_create(const char *dir, const struct pv_root *roots, size_t n_roots, struct pv_stage **out,

@@ -3,6 +3,7 @@
 #include "base/test.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -12,6 +13,8 @@
 #include "base/fd.h"
 #include "base/file.h"
 #include "base/path.h"
+#include "base/process.h"
+#include "base/syscall.h"
 #include "stage/fixture.h"
 
 static struct pv_err err;
@@ -70,6 +73,88 @@ static void test_the_lock_is_held_by_what_was_forked_from_its_holder(void **stat
         (void)close(release[0]);
         (void)close(release[1]);
         assert_int_equal(waitpid(pid, NULL, 0), pid);
+        f->stage = reopen(f, PV_STAGE_TAKE);
+        assert_non_null(f->stage);
+        fixture_free(f);
+}
+
+static pid_t start_init(const struct fixture *f)
+{
+        struct pv_process first;
+        pid_t pid = fork();
+        if (pid == 0) {
+                (void)pv_sys_close_range(3, ~0U, 0);
+                (void)pause();
+                _exit(1);
+        }
+        pv_process_of(pid, &first);
+        assert_int_equal(first.pid, pid);
+        pv_stage_note_init(f->stage, &first);
+        return pid;
+}
+
+static void end_init(pid_t pid)
+{
+        assert_return_code(kill(pid, SIGKILL), 0);
+        assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+/* A child that holds the stage's lock for another moment, as what is left of a run does; it may kill a process. */
+static pid_t start_rest(pid_t to_kill)
+{
+        pid_t pid = fork();
+        if (pid == 0) {
+                (void)usleep(100000);
+                if (to_kill)
+                        (void)kill(to_kill, SIGKILL);
+                _exit(0);
+        }
+        return pid;
+}
+
+static void test_while_a_command_lives_its_stage_is_in_use_at_once(void **state)
+{
+        struct fixture *f = fixture_make("");
+        pid_t init = start_init(f), rest = start_rest(0);
+        pv_stage_close(pv_steal(&f->stage));
+        assert_null(reopen(f, PV_STAGE_TAKE));
+        assert_int_equal(err.kind, PV_ERR_BUSY);
+        assert_int_equal(waitpid(rest, NULL, 0), rest);
+        end_init(init);
+        f->stage = reopen(f, PV_STAGE_TAKE);
+        assert_non_null(f->stage);
+        fixture_free(f);
+}
+
+static void test_the_rest_of_a_run_that_was_killed_is_waited_for(void **state)
+{
+        struct fixture *f = fixture_make("");
+        end_init(start_init(f));
+        pid_t rest = start_rest(0);
+        pv_stage_close(pv_steal(&f->stage));
+        f->stage = reopen(f, PV_STAGE_TAKE);
+        assert_non_null(f->stage);
+        assert_int_equal(waitpid(rest, NULL, 0), rest);
+        fixture_free(f);
+}
+
+/* The run has told its end; its supervisor clears up, and its sandbox's first process dissolves the mounts. */
+static void test_the_rest_of_a_run_that_is_over_is_waited_for(void **state)
+{
+        struct fixture *f = fixture_make("");
+        pid_t init = start_init(f), rest = start_rest(init);
+        pv_stage_note_over(f->stage);
+        pv_stage_close(pv_steal(&f->stage));
+        f->stage = reopen(f, PV_STAGE_TAKE);
+        assert_non_null(f->stage);
+        assert_int_equal(waitpid(rest, NULL, 0), rest);
+        assert_int_equal(waitpid(init, NULL, 0), init);
+        /* From now on it is somebody's who decides, and no run's. */
+        rest = start_rest(0);
+        pv_stage_close(pv_steal(&f->stage));
+        assert_null(reopen(f, PV_STAGE_TAKE));
+        assert_int_equal(err.kind, PV_ERR_BUSY);
+        assert_int_equal(waitpid(rest, NULL, 0), rest);
         f->stage = reopen(f, PV_STAGE_TAKE);
         assert_non_null(f->stage);
         fixture_free(f);
@@ -311,6 +396,9 @@ int main(void)
                 cmocka_unit_test(test_a_stage_that_is_taken_refuses_a_second),
                 cmocka_unit_test(test_a_running_stage_can_be_looked_at),
                 cmocka_unit_test(test_the_lock_is_held_by_what_was_forked_from_its_holder),
+                cmocka_unit_test(test_while_a_command_lives_its_stage_is_in_use_at_once),
+                cmocka_unit_test(test_the_rest_of_a_run_that_was_killed_is_waited_for),
+                cmocka_unit_test(test_the_rest_of_a_run_that_is_over_is_waited_for),
                 cmocka_unit_test(test_a_damaged_or_newer_stage_is_refused_by_name),
                 cmocka_unit_test(test_a_stage_needs_an_empty_directory_outside_of_its_roots),
                 cmocka_unit_test(test_the_view_of_the_root_looks_like_the_target),
