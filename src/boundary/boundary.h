@@ -140,6 +140,8 @@ struct pv_boundary_exec_events {
          */
         void (*started)(void *ctx, int terminal, const struct pv_err *failure);
         void (*ended)(void *ctx, int status); /* of wait(2) */
+        /* Does who asked for it still wait? Asked before a command is started that a freeze had held up. */
+        bool (*is_wanted)(void *ctx);
 };
 #define PV_BOUNDARY_EXECS 32 /* at a time */
 /*

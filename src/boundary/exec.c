@@ -262,7 +262,9 @@ void pv_exec_thawed(struct pv_boundary *b)
         struct pv_err err = PV_ERR_INIT;
         for (size_t i = 0; i < PV_BOUNDARY_EXECS; i++) {
                 struct pv_exec *x = b->exec[i];
-                if (x && x->order[PV_EXEC_ORDER] >= 0 && send_order(x, &err) < 0)
+                if (!x || x->order[PV_EXEC_ORDER] < 0 || !x->events->is_wanted(x->ctx))
+                        continue; /* who does not want it any more has it forgotten */
+                if (send_order(x, &err) < 0)
                         x->failure = err; /* its report ends, too */
         }
 }

@@ -135,6 +135,12 @@ void pv_control_keep(struct pv_control_connection *c, const struct pv_control_ke
         c->own = own;
 }
 
+bool pv_control_is_gone(const struct pv_control_connection *c)
+{
+        struct pollfd p = { .fd = c->watch.fd };
+        return c->ending || (poll(&p, 1, 0) > 0 && (p.revents & POLLHUP));
+}
+
 const struct pv_control_job *pv_control_job_of(const struct pv_control_connection *c)
 {
         return &c->server->job;

@@ -59,6 +59,8 @@ struct pv_control_keeper {
 /* keeper: static. own: the verb's, for both functions. */
 void pv_control_keep(struct pv_control_connection *c, const struct pv_control_keeper *keeper, void *own);
 
+/* Has the client closed it, though that was not looked at yet? */
+bool pv_control_is_gone(const struct pv_control_connection *c);
 const struct pv_control_job *pv_control_job_of(const struct pv_control_connection *c);
 
 /* The i-th descriptor that came with the packet being served: the caller's from now on. -1: there is none. */

@@ -72,6 +72,12 @@ static void ended(void *ctx, int status)
         pv_control_end(r->c);
 }
 
+static bool is_wanted(void *ctx)
+{
+        const struct run *r = ctx;
+        return !pv_control_is_gone(r->c);
+}
+
 static int take_packet(struct pv_control_connection *c, void *own, const json_t *request, struct pv_err *err)
 {
         const struct run *r = own;
@@ -171,7 +177,11 @@ static int parse(struct pv_control_connection *c, const json_t *j, struct reques
 
 static int serve(struct pv_control_connection *c, const json_t *request, struct pv_err *err)
 {
-        static const struct pv_boundary_exec_events events = { .started = started, .ended = ended };
+        static const struct pv_boundary_exec_events events = {
+                .started = started,
+                .ended = ended,
+                .is_wanted = is_wanted,
+        };
         static const struct pv_control_keeper keeper = { .packet = take_packet, .closed = closed };
         const struct pv_control_job *j = pv_control_job_of(c);
         auto_request r = { .fds = { -1, -1, -1 } };
