@@ -370,6 +370,9 @@ def world(outside_world, run, pv, plain):
             assert result.code == 0, result.err
             return json.loads(result.out)
 
+        def free_port(self):
+            return outside_world.free_port()
+
         def connections(self):
             return outside_world.connections()
 

@@ -8,13 +8,14 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
 from conftest import IS_ROOT, pv_skip
-from lib import jobs
+from lib import jobs, tree
 from lib.beside import send_descriptors
 
 MODES = {"ambient": [], "host": ["--stage", "--filesystem", "host"], "safe": ["--safe"]}
@@ -44,22 +45,22 @@ except OSError as e:
 
 
 @pytest.fixture
-def short_store(environment, temporary):
-    """A store whose path fits into a socket's address."""
-    store = Path("/var/tmp") / f"pv-{os.getpid()}-{time.monotonic_ns() % 10**9}"
+def short_store(environment):
+    """A store whose path fits into a socket's address. Must: be asked for before `background`, whose jobs end first."""
+    store = Path(tempfile.mkdtemp(prefix="pv-", dir="/var/tmp"))
     environment["PVISOR_HOME"] = str(store)
     yield store
-    shutil.rmtree(store, ignore_errors=True)
+    tree.remove(store)
 
 
-def test_the_persons_own_processes_are_answered(background, run, workspace, short_store, mode):
+def test_the_persons_own_processes_are_answered(short_store, background, run, workspace, mode):
     job = background(*mode, "--", "sleep", "600")
     assert run(["/usr/bin/python3", "-c", ASK, job.directory / "control"]).out.strip() == "answered"
     bits = os.stat(job.directory / "control").st_mode & 0o777
     assert bits == 0o600
 
 
-def test_nothing_inside_can_ask(pvisor, background, workspace, short_store):
+def test_nothing_inside_can_ask(short_store, pvisor, background, workspace):
     """Where the host's file system is in view the socket is masked or refuses; else it is not there."""
     script = workspace / "ask.py"
     script.write_text(ASK)
@@ -73,7 +74,7 @@ def test_nothing_inside_can_ask(pvisor, background, workspace, short_store):
         job.end()
 
 
-def test_a_descriptor_of_the_store_does_not_help(background, workspace, short_store, pv, environment):
+def test_a_descriptor_of_the_store_does_not_help(short_store, background, workspace, pv, environment):
     """With the connection's very path in reach it is the namespaces that are judged."""
     if not shutil.which("unshare"):
         pv_skip("no unshare")
@@ -90,7 +91,7 @@ def test_a_descriptor_of_the_store_does_not_help(background, workspace, short_st
 
 
 @pytest.mark.root
-def test_another_users_processes_are_refused(background, pv, environment, workspace, short_store):
+def test_another_users_processes_are_refused(short_store, background, pv, environment, workspace):
     """Root's job from an ordinary account, and an ordinary user's from root's."""
     if not IS_ROOT:
         pv_skip("needs root")

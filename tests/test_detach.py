@@ -69,13 +69,17 @@ sys.exit(7)
 
 # ---- starting ----
 
-def test_it_prints_the_id_and_returns_once_the_command_runs(pvisor, workspace, environment, mode):
+def test_it_prints_the_id_and_returns_once_the_command_runs(pv, pvisor, workspace, environment, mode):
     job = pvisor("run", "-q", *mode, "--detach", "--", "sh", "-c", "echo out; echo err >&2; sleep 600", cwd=workspace)
     assert re.fullmatch(ID + "\n", job.out) and job.err == ""
     name = job.out.strip()
     assert any(e["event"] == "started" for e in jobs.events(jobs.job_dir(environment, name)))
     assert json.loads(pvisor("status", name, "--json", cwd=workspace).out)["state"] == "running"
+    follower = subprocess.Popen([pv, "logs", "-f", name], cwd=workspace, env=environment, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True)
+    assert (follower.stdout.readline(), follower.stderr.readline()) == ("out\n", "err\n")
     pvisor("kill", name, cwd=workspace)
+    assert follower.communicate(timeout=60) == ("", "") and follower.returncode == 0
     logs = pvisor("logs", name, cwd=workspace)
     assert (logs.out, logs.err) == ("out\n", "err\n")
 
@@ -122,7 +126,8 @@ def test_a_fork_can_be_detached(pvisor, workspace, environment, temporary, mode)
                  "cat made; echo two >>made; sleep 600", cwd=workspace).out.strip()
     assert re.fullmatch(ID, job) and summary_of(path)["id"] == job
     assert json.loads(pvisor("status", "child", "--json", cwd=workspace).out)["state"] == "running"
-    assert pvisor("exec", "child", "--", "head", "-1", "made", cwd=workspace).out == "one\n"
+    seen = pvisor("exec", "child", "--", "sh", "-c", "until grep two made; do sleep 0.05; done; cat made", cwd=workspace)
+    assert seen.out == "two\none\ntwo\n"
     pvisor("kill", "child", cwd=workspace)
     assert pvisor("logs", "child", cwd=workspace).out == "one\n"
     # It widens nothing: what the parent's boundary refused is refused in the fork, and its stage is its own.

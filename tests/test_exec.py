@@ -336,7 +336,9 @@ def test_a_job_that_has_ended_takes_none(pvisor, workspace):
 
 def test_the_commands_own_end_is_not_held_up(background, pvisor, pv, environment, workspace):
     job = background("--safe", "--", "sh", "-c", "until test -e go; do sleep 0.05; done; exit 4")
-    client = subprocess.Popen([pv, "exec", "--", *SLEEP], cwd=workspace, env=environment, stderr=subprocess.PIPE)
+    client = subprocess.Popen([pv, "exec", "--", "sh", "-c", "echo ready; exec sleep 600"], cwd=workspace, env=environment,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert client.stdout.readline() == b"ready\n"
     pvisor("exec", "--", "touch", "go", cwd=workspace, code=None)  # it may be overtaken by what it lets go
     assert job.process.wait(30) == 4
     client.communicate(timeout=30)

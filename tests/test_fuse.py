@@ -6,13 +6,12 @@ import signal
 import socket
 import stat
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
 from conftest import IS_ROOT, pv_skip
-from lib import tree
+from lib import processes, tree
 # The person who works meanwhile loses nothing over this backend either: the same tests, with the fixtures below.
 from test_stage_conflicts import (EDITS, FILES, refused,  # noqa: F401
                                   test_a_directory_put_in_place_of_another_is_a_conflict,
@@ -390,18 +389,6 @@ def running(pv, environment, workspace):
             process.kill()
 
 
-def gone(pid):
-    end = time.monotonic() + 30
-    while time.monotonic() < end:
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
-                return True
-        except FileNotFoundError:
-            return True
-        time.sleep(0.02)
-    return False
-
-
 def test_without_its_server_a_view_fails_and_what_was_written_stays(running, pvisor, workspace):
     os.kill(server_of(running), signal.SIGKILL)
     out, err = running.communicate("\n", timeout=60)
@@ -415,7 +402,7 @@ def test_the_server_dies_with_its_supervisor(running, pvisor, workspace):
     server = server_of(running)
     running.kill()
     running.wait()
-    assert gone(server)
+    processes.await_death(server)
     assert "M edited" in pvisor("review", cwd=workspace).out
 
 

@@ -31,7 +31,7 @@ def staged(pvisor, workspace):
 
 
 def record(environment):
-    return jobs.bundle(max(jobs.job_dirs(environment), key=lambda p: p.stat().st_mtime_ns))
+    return jobs.bundle(jobs.job_dirs(environment)[-1])
 
 
 # ---- caches ----

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lib import jobs, outside
+from lib import jobs, outside, processes
 
 NAME = ["www.example.com"]
 # A kernel without nf_tables, for one run: its netlink is not there.
@@ -31,7 +31,7 @@ HUGE = (1 << 30) if os.environ.get("PV_TEST_LONG") else (256 << 20)
 
 
 def last_flows(environment):
-    """Of the one job that started: jobs of one second have no order in their names."""
+    """Of the one job that started."""
     return [f for d in jobs.job_dirs(environment) for f in jobs.bundle(d)["network"]["flows"] or ()]
 
 
@@ -53,16 +53,16 @@ say(got)
 def test_events_of_a_server_arrive_one_by_one(world):
     script = """
 s = connect("www.example.com", 80)
-s.sendall(b"GET /events?0.5 HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n")
-start, seen, text = time.monotonic(), [], b""
+s.sendall(b"GET /events HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n")
+seen, text = 0, b""
 while data := s.recv(65536):
     text += data
-    while len(seen) < text.count(b"data:"):
-        seen.append(time.monotonic() - start)
-say(seen)
+    if text.count(b"\\n\\n") > seen:
+        seen += 1
+        s.sendall(b".")  # else the next one is not sent
+say([seen, text.count(b"data:")])
 """
-    first, second, third = world.inside(NAME, script)
-    assert second - first > 0.3 and third - second > 0.3
+    assert world.inside(NAME, script) == [3, 3]
 
 
 def test_a_connection_that_changes_its_protocol_goes_on_both_ways(world):
@@ -124,14 +124,15 @@ for i in range(20):
     ends.append(s)
 time.sleep(3)
 print(json.dumps("ready"), flush=True)
-time.sleep(1)
+sys.stdin.read()
 """
     command = world.command("run", "--safe", "--overlaynet-allow", NAME[0], "--", "/usr/bin/python3", "-c",
                             outside.PRELUDE + script)
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE) as process:
         assert process.stdout.readline() == b'"ready"\n'
         resident = plane_memory(process.pid)
-        process.communicate(timeout=60)
+        process.communicate(b"", timeout=60)
     assert resident < 32 << 20
     flow = [f for f in last_flows(environment) if f["state"] == "reached"][0]
     assert flow["bytes_in"] < 20 * (32 << 20)
@@ -159,13 +160,6 @@ def children(pid):
 def resolvers(supervisor):
     """The programs that the data plane asks for addresses: one, or none while it had nothing to ask."""
     return [int(pid) for pid in children(plane(supervisor))]
-
-
-def wait_until_gone(*pids):
-    deadline = time.monotonic() + 10
-    while (left := [pid for pid in pids if Path(f"/proc/{pid}").exists()]) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not left
 
 
 def plane_memory(supervisor):
@@ -246,7 +240,7 @@ say([attempt(lambda: code(query("silent.example.com"))), attempt(lambda: echo("w
 """
     (answer, seconds), (other, waited) = world.inside(["*.example.com"], script)
     assert answer in (2, "timed out") and seconds < 16
-    assert other == "ok" and waited < 3
+    assert other == "ok" and waited < 10
 
 
 # ---- the proxy ----
@@ -304,14 +298,9 @@ def test_a_tls_name_that_is_another_one_is_recorded(world, environment):
 
 # ---- published ports ----
 
-def free_port(world):
-    return int(world.run(["/usr/bin/python3", "-c", "import socket\ns = socket.create_server(('127.0.0.1', 0))\n"
-                                                    "print(s.getsockname()[1])"]).out)
-
-
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
 def test_a_published_port_leads_to_the_sandbox(world, environment, address):
-    port = free_port(world)
+    port = world.free_port()
     server = f"""
 family = socket.AF_INET6 if ":" in "{address}" else socket.AF_INET
 s = socket.create_server(("{address}", 8080), family=family)
@@ -340,20 +329,20 @@ say(s.recv(100).decode())
 
 
 def test_a_published_port_where_nothing_listens_is_a_reset_and_opens_nothing_else(world, environment):
-    port = free_port(world)
+    port = world.free_port()
     command = world.command("run", "--safe", "--publish", f"{port}:8080", "--", "/usr/bin/python3", "-c",
                             outside.PRELUDE + 'print(json.dumps(attempt(lambda: echo("11.22.33.1"))[0]), flush=True)\n'
                             "sys.stdin.read()")
     with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == '"ECONNREFUSED"\n'
         word, seconds = world.directly(f'say(attempt(lambda: connect("127.0.0.1", {port}).recv(1) and 1))')
-        assert word == "ECONNRESET" and seconds < 2
+        assert word == "ECONNRESET" and seconds < 10  # at once, and no silence of 20
         process.communicate("", timeout=20)
 
 
 def test_what_makes_sockets_for_published_ports_is_out_of_the_commands_sight(world, environment):
     """It is a member of the command's network, not of its process table: nothing inside can stop it."""
-    port = free_port(world)
+    port = world.free_port()
     script = """
 import signal
 pids = [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and int(pid) not in (1, os.getpid())]
@@ -390,7 +379,8 @@ urllib.request.urlopen("http://www.example.com/big?2000000").read()
 say(time.monotonic() - start)
 """
     took = world.inside(["*.example.com", *limits], script)
-    assert seconds * 0.8 <= took <= seconds * 1.25 + 0.7
+    # A busy machine adds to it; bits taken for bytes, or another target's limit, would be eight times as long and more.
+    assert seconds * 0.8 <= took <= seconds * 4 + 6
 
 
 def test_connections_share_a_limit(world):
@@ -405,7 +395,7 @@ threads = [threading.Thread(target=fetch) for _ in range(4)]
 say(took)
 """
     took = world.inside([*NAME, "--overlaynet-limit=8mbps"], script)
-    assert 1.5 <= max(took) <= 3.5
+    assert 1.5 <= max(took) <= 14  # as above
     assert min(took) > 0.4 * max(took)  # in turn, not one after the other
 
 
@@ -451,10 +441,12 @@ sys.stdin.read()
                             outside.PRELUDE + script, str(n))
     with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"%d\n" % n
-        time.sleep(0.5)
-        left = len(os.listdir(f"/proc/{plane(process.pid)}/fd")) if os.access(
-            f"/proc/{plane(process.pid)}/fd", os.R_OK) else 0  # the plane is undumpable: root alone sees
-        assert left < 100
+        fds = f"/proc/{plane(process.pid)}/fd"
+        if os.access(fds, os.R_OK):  # the plane is undumpable: root alone sees
+            deadline = time.monotonic() + 30
+            while len(os.listdir(fds)) >= 100:
+                assert time.monotonic() < deadline, "it does not let go of connections that are over"
+                time.sleep(0.05)
         assert plane_memory(process.pid) < 32 << 20
         process.communicate(b"", timeout=60)
     assert jobs.bundle(jobs.job_dirs(environment)[-1])["network"]["counters"]["flows"] == n
@@ -472,8 +464,10 @@ def one():
 for _ in range(150):
     words.append(attempt(one)[0])
 [s.close() for s in ends]
-time.sleep(0.5)
-say([words.count("ok"), words.count("ECONNRESET") + words.count("EPIPE"), len(words), attempt(lambda: echo("www.example.com"))[0]])
+deadline = time.monotonic() + 20
+while (after := attempt(lambda: echo("www.example.com"))[0]) != "ok" and time.monotonic() < deadline:
+    time.sleep(0.05)
+say([words.count("ok"), words.count("ECONNRESET") + words.count("EPIPE"), len(words), after])
 """
     good, bad, n, after = world.inside(NAME, script, wrap=["prlimit", "--nofile=200:200"])
     assert 20 <= good < 100 and good + bad == n and after == "ok"
@@ -513,8 +507,9 @@ say([attempt(lambda: s.recv(1) and 1)[0] or "end of file", attempt(lambda: echo(
     with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "open\n"
-        os.kill(plane(process.pid), signal.SIGKILL)
-        time.sleep(0.2)
+        dead = plane(process.pid)
+        os.kill(dead, signal.SIGKILL)
+        processes.await_death(dead)
         out, err = process.communicate("", timeout=30)
     assert process.returncode == 0, err
     reset, refused, (dns, seconds) = json.loads(out)
@@ -535,7 +530,7 @@ def test_the_data_plane_ends_with_its_supervisor(world, environment, marker):
     finally:
         process.kill()
         process.wait()
-    wait_until_gone(pid, resolver)
+    processes.await_death(pid, resolver)
     process.stdout.close()
 
 
@@ -579,7 +574,7 @@ def test_names_are_resolved_by_a_program_that_can_do_nothing_else(asking):
         assert "HOME" not in Path(f"/proc/{resolver}/environ").read_text()
     _, err = asking.communicate(timeout=60)
     assert asking.returncode == 0, err
-    wait_until_gone(resolver)
+    processes.await_death(resolver)
 
 
 def test_when_the_resolving_program_is_killed_names_fail_and_then_work_again(world, asking):
@@ -625,11 +620,14 @@ def test_the_record_is_whole_after_ctrl_c(world, environment, terminal):
 
 
 def test_a_time_limit_ends_it_all_and_what_passed_is_known(world, environment):
-    script = 's = connect("www.example.com", 4444); s.sendall(b"x" * 1000); time.sleep(60)'
-    start = time.monotonic()
-    world.safe([*NAME, "--timeout=1s"], ["/usr/bin/python3", "-c", outside.PRELUDE + script], code=124)
-    assert time.monotonic() - start < 15
-    flow, = [f for f in last_flows(environment) if f["target"] == NAME[0]]
+    script = 's = connect("www.example.com", 4444); s.sendall(b"x" * 1000); print("sent", flush=True); time.sleep(60)'
+    for limit in (1, 4, 16):  # on a busy machine a second may be over before it has sent anything
+        start = time.monotonic()
+        result = world.safe([*NAME, f"--timeout={limit}s"], ["/usr/bin/python3", "-c", outside.PRELUDE + script], code=124)
+        assert time.monotonic() - start < limit + 14
+        if result.out:
+            break
+    flow, = [f for f in jobs.bundle(jobs.job_dirs(environment)[-1])["network"]["flows"] if f["target"] == NAME[0]]
     assert flow["bytes_out"] == 1000
 
 
@@ -646,10 +644,16 @@ os._exit(0)
 
 
 def test_a_far_end_that_never_answers_does_not_hold_up_the_end_of_a_run(world):
-    script = 'say(attempt(lambda: connect("silent.example.com", 80)))'
-    start = time.monotonic()
-    world.safe(["*.example.com"], ["timeout", "1", "/usr/bin/python3", "-c", outside.PRELUDE + script], code=124)
-    assert time.monotonic() - start < 5
+    script = """
+import threading
+def leave():
+    print(time.monotonic(), flush=True)
+    os._exit(0)
+threading.Timer(1, leave).start()
+connect("silent.example.com", 80)
+"""
+    ended = world.inside(["*.example.com"], script)
+    assert time.monotonic() - ended < 4
 
 
 # ---- doctor ----

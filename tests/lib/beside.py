@@ -8,7 +8,7 @@ import socket
 import subprocess
 import time
 
-from lib import jobs
+from lib import jobs, processes
 
 
 class Job:
@@ -62,9 +62,12 @@ class Job:
         return answer
 
     def end(self, sig=signal.SIGKILL):
+        """The exit code of the run, when nothing of it lives any more."""
         if self.process.poll() is None:
             self.process.send_signal(sig)
-        return self.process.wait(30)
+        code = self.process.wait(30)
+        processes.await_session(self.process.pid)
+        return code
 
 
 def send_descriptors(s, request, fds):

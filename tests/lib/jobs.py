@@ -10,9 +10,16 @@ def store(environment):
 
 
 def job_dirs(environment):
-    """The job directories, oldest first."""
+    """The job directories, oldest first: names do not tell that of jobs of one second."""
     jobs = store(environment) / "jobs"
-    return sorted(p for p in jobs.glob("run-*")) if jobs.is_dir() else []
+    return sorted(jobs.glob("run-*"), key=_age) if jobs.is_dir() else []
+
+
+def _age(directory):
+    try:  # each job's first file, written once
+        return directory.name[:19], (directory / "request.json").stat().st_mtime_ns
+    except FileNotFoundError:
+        return directory.name[:19], 0
 
 
 def job_dir(environment, job):

@@ -17,7 +17,6 @@ import struct
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 PUBLIC = ("11.22.33.1", "11.22.33.2", "11.22.33.3", "11.22.33.53", "2a01:5f::1", "2a01:5f::2")
@@ -99,7 +98,7 @@ class Outside:
     """The world, started; close() ends it with all its servers."""
 
     def __init__(self, directory, names=None):
-        self.directory = Path(directory)
+        self.directory, self.ports = Path(directory), 20000
         self.directory.mkdir(parents=True, exist_ok=True)
         self.set_names(names or NAMES)
         root = os.geteuid() == 0
@@ -124,6 +123,11 @@ class Outside:
     def _lines(self, name):
         path = self.directory / name
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def free_port(self):
+        """A port of loopback that nobody had before: below those that the kernel gives to connections."""
+        self.ports += 1
+        return self.ports
 
     def connections(self):
         """[[address, port], ...] that the servers accepted connections at."""
@@ -206,14 +210,18 @@ class NameServer:
             if kind == (28 if six else 1):
                 yield kind, socket.inet_pton(socket.AF_INET6 if six else socket.AF_INET, a)
 
-    def serve(self, address):
+    def listen(self, address):
         s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         s.bind((address, 53))
-        while True:
-            message, peer = s.recvfrom(4096)
-            answer = self.answer(message)
-            if answer:
-                s.sendto(answer, peer)
+
+        def serve():
+            while True:
+                message, peer = s.recvfrom(4096)
+                answer = self.answer(message)
+                if answer:
+                    s.sendto(answer, peer)
+
+        return serve
 
 
 class Web(http.server.BaseHTTPRequestHandler):
@@ -235,7 +243,7 @@ class Web(http.server.BaseHTTPRequestHandler):
         if path == "/big":
             self.big(int(query))
         elif path == "/events":
-            self.events(float(query))
+            self.events()
         elif path == "/upgrade":
             self.upgrade()
         elif path.startswith("/files/"):
@@ -257,7 +265,8 @@ class Web(http.server.BaseHTTPRequestHandler):
             self.wfile.write(block[:min(size, len(block))])
             size -= len(block)
 
-    def events(self, pause):
+    def events(self):
+        """Three, each of which is sent when a byte said that the one before was seen."""
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Connection", "close")
@@ -266,7 +275,7 @@ class Web(http.server.BaseHTTPRequestHandler):
         for i in range(3):
             self.wfile.write(f"data: {i}\n\n".encode())
             self.wfile.flush()
-            time.sleep(pause)
+            self.rfile.read(1)
 
     def upgrade(self):
         self.send_response(101)
@@ -295,7 +304,9 @@ class Servers(socketserver.ThreadingMixIn, http.server.HTTPServer):
     daemon_threads, request_queue_size, address_family = True, 4096, socket.AF_INET6
 
 
-def serve_web(port, log, directory, context=None):
+# Each of these listens already when it returns what serves it, so that the world is whole once they were called.
+
+def listen_web(port, log, directory, context=None):
     class Logged(Web):
         def setup(self):
             super().setup()
@@ -318,35 +329,45 @@ def serve_web(port, log, directory, context=None):
 
     server = Dual(("::", port), Logged)
     server.files = Path(directory) / "files"
-    server.serve_forever()
+    return server.serve_forever
 
 
-def serve_loop(port, log, handle):
+def listen_loop(port, log, handle):
     listener = socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=4096)
     poller, peers = select.epoll(), {}
     listener.setblocking(False)
     poller.register(listener, select.EPOLLIN)
-    while True:
-        for fd, _ in poller.poll():
-            if fd == listener.fileno():
-                try:
-                    peer, _ = listener.accept()
-                except OSError:
-                    continue
-                log.put([peer.getsockname()[0].removeprefix("::ffff:"), port])
-                if handle(peer, None):
-                    peers[peer.fileno()] = peer
-                    poller.register(peer, select.EPOLLIN)
-                continue
-            peer = peers[fd]
-            try:
-                keep = handle(peer, peer.recv(65536))
-            except OSError:
-                keep = False
-            if not keep:
-                del peers[fd]
-                poller.unregister(fd)
-                peer.close()
+
+    def take():
+        try:
+            peer, _ = listener.accept()
+        except OSError:
+            return
+        log.put([peer.getsockname()[0].removeprefix("::ffff:"), port])
+        if handle(peer, None):
+            peers[peer.fileno()] = peer
+            poller.register(peer, select.EPOLLIN)
+
+    def hear(fd):
+        peer = peers[fd]
+        try:
+            keep = handle(peer, peer.recv(65536))
+        except OSError:
+            keep = False
+        if not keep:
+            del peers[fd]
+            poller.unregister(fd)
+            peer.close()
+
+    def serve():
+        while True:
+            for fd, _ in poller.poll():
+                if fd == listener.fileno():
+                    take()
+                else:
+                    hear(fd)
+
+    return serve
 
 
 def echo(peer, data):
@@ -357,13 +378,17 @@ def echo(peer, data):
     return bool(data)
 
 
-def serve_datagrams():
+def listen_datagrams():
     s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
     s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
     s.bind(("::", ECHO))
-    while True:
-        data, peer = s.recvfrom(4096)
-        s.sendto(data, peer)
+
+    def serve():
+        while True:
+            data, peer = s.recvfrom(4096)
+            s.sendto(data, peer)
+
+    return serve
 
 
 def reset(peer, _):
@@ -391,9 +416,8 @@ def make_certificate(directory):
 
 
 def main(directory):
-    run("ip", "link", "set", "lo", "up")
-    for a in (*PUBLIC, *SPECIAL):
-        run("ip", "addr", "add", a + ("/128" if ":" in a else "/32"), "dev", "lo")
+    batch = ["link set lo up", *(f"addr add {a}{'/128' if ':' in a else '/32'} dev lo" for a in (*PUBLIC, *SPECIAL))]
+    subprocess.run(["ip", "-batch", "-"], input="\n".join(batch), text=True, check=True, stdout=subprocess.DEVNULL)
     veth = ["ip", "link", "add", "own0", "type", "veth", "peer", "name", "own1"]  # both ends are in here
     if subprocess.run(veth, stdout=subprocess.DEVNULL, check=False).returncode == 0:
         for a in OWN:
@@ -412,23 +436,13 @@ def main(directory):
     (directory / "files").mkdir(exist_ok=True)
     log = Log(directory / "connections")
     names = NameServer(directory, Log(directory / "questions"))
-    jobs = [(names.serve, "11.22.33.53"), (serve_web, HTTP, log, directory)]
+    servers = [names.listen("11.22.33.53"), listen_web(HTTP, log, directory), listen_datagrams()]
     if shutil.which("openssl"):
-        jobs.append((serve_web, HTTPS, log, directory, make_certificate(directory)))
-    jobs.append((serve_datagrams,))
-    jobs += [(serve_loop, port, log, handle)
-             for port, handle in ((ECHO, echo), (RESET, reset), (ODD, echo), (HANG, hang))]
-    for target, *args in jobs:
-        threading.Thread(target=target, args=args, daemon=True).start()
-    for port in (HTTP, ECHO, RESET, ODD, HANG):
-        for _ in range(200):
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
-            except OSError:
-                time.sleep(0.01)
-    time.sleep(0.05)
-    (directory / "connections").write_text("")
+        servers.append(listen_web(HTTPS, log, directory, make_certificate(directory)))
+    servers += [listen_loop(port, log, handle)
+                for port, handle in ((ECHO, echo), (RESET, reset), (ODD, echo), (HANG, hang))]
+    for serve in servers:
+        threading.Thread(target=serve, daemon=True).start()
     print("ready", flush=True)
     sys.stdin.read()
     os._exit(0)

@@ -26,15 +26,28 @@ def marked(marker):
     return found
 
 
+def _living(pid):
+    """State, parent, group, session and so on of proc_pid_stat(5); nothing of one that is dead, reaped or not."""
+    fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()  # the name may hold anything, the last ")" ends it
+    return [] if fields[:1] == [b"Z"] else fields
+
+
 def of_session(leader):
-    """The living processes of the session that this process leads or led, zombies not among them."""
+    """The living processes of the session that this process leads or led."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
-        # proc_pid_stat(5): the name may hold anything, the last ")" ends it; state, parent, group and session follow.
-        fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-        if fields and fields[0] != b"Z" and int(fields[3]) == leader:
+        fields = _living(pid)
+        if fields and int(fields[3]) == leader:
             found.append(int(pid))
     return found
+
+
+def await_death(*pids, seconds=30):
+    """Waits until all of them are dead, by whatever."""
+    deadline = time.monotonic() + seconds
+    while living := [pid for pid in pids if _living(pid)]:
+        assert time.monotonic() < deadline, f"alive: {living}"
+        time.sleep(0.01)
 
 
 def end_session(leader, seconds=10):
@@ -47,6 +60,14 @@ def end_session(leader, seconds=10):
             except ProcessLookupError:
                 pass
         assert time.monotonic() < deadline, f"the session of {leader} does not die: {living}"
+        time.sleep(0.005)
+
+
+def await_session(leader, seconds=20):
+    """Waits until all of the session are dead, each by itself."""
+    deadline = time.monotonic() + seconds
+    while living := of_session(leader):
+        assert time.monotonic() < deadline, f"of the session of {leader} live on: {living}"
         time.sleep(0.005)
 
 
