@@ -89,8 +89,10 @@ bool pv_tty_allows(const struct pv_tty *t)
 
 void pv_tty_take(struct pv_tty *t)
 {
-        if (t->given)
+        if (t->given) {
                 (void)tcsetpgrp(t->fd, t->own); /* a terminal that hung up is nobody's */
+                (void)tcflow(t->fd, TCOON);     /* what the command stopped by tcflow(3) no key lets go on */
+        }
         t->given = false;
 }
 

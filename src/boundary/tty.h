@@ -62,7 +62,7 @@ bool pv_tty_is_ours(const struct pv_tty *t);
 bool pv_tty_allows(const struct pv_tty *t);
 /* Before the command's group has the foreground, the first time. */
 void pv_tty_note_settings(struct pv_tty *t);
-/* Back to the supervisor's group, when it was given away. */
+/* Back to the supervisor's group, when it was given away, with its output not held up. Must: SIGTTOU blocked. */
 void pv_tty_take(struct pv_tty *t);
 /*
  * The settings that were noted, where the command left others. Must: the command had the foreground, all of its are
