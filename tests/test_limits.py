@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Resource limits: each one holds, and the same act goes through without it."""
+import re
 from pathlib import Path
 
 import pytest
@@ -154,3 +155,47 @@ def test_the_record_tells_what_was_asked_and_what_holds(pvisor, workspace, bundl
     assert record["requested"]["max_processes"] == 500 and record["requested"]["max_open_files"] == 100
     assert record["effective"]["max_processes"] >= 500 and record["effective"]["max_open_files"] == 100
     assert record["effective"]["memory_bytes"] is None
+
+
+# ---- what is left to the person, unasked ----
+
+INOTIFY = """
+import ctypes, sys, time
+inotify, n = ctypes.CDLL(None).inotify_init1, 0
+while n < %s and inotify(0) >= 0:
+    n += 1
+print("has", n, "of them", flush=True)
+time.sleep(%d)
+"""
+
+
+def test_the_person_keeps_some_watches(background, run):
+    """inotify(7) counts by user: whoever took all of them blinded the person's editor, and `pvisor logs -f`."""
+    job = background("--safe", "--", "/usr/bin/python3", "-c", INOTIFY % (100000, 600))
+    job.await_output("of them")
+    most = int(Path("/proc/sys/fs/inotify/max_user_instances").read_text())
+    assert 0 < int(re.search(r"has (\d+) of", job.output())[1]) <= most - most // 4
+    assert "has 1 of" in run(["/usr/bin/python3", "-c", INOTIFY % (1, 0)]).out
+
+
+def test_the_person_keeps_some_processes(pvisor, run, workspace):
+    outside = run(["bash", "-c", "ulimit -u"]).out.strip()
+    inside = pvisor("run", "-q", "--safe", "--", "bash", "-c", "ulimit -u; ulimit -u %s && echo raised" % outside,
+                    cwd=workspace, code=None).out.split()
+    wanted = outside if outside == "unlimited" else str(int(outside) - int(outside) // 8)
+    assert inside == ([wanted, "raised"] if outside == "unlimited" else [wanted])
+
+
+def meminfo():
+    return {line.split(":")[0]: int(line.split()[1]) for line in Path("/proc/meminfo").read_text().splitlines()}
+
+
+def test_private_files_are_bounded_by_what_memory_is_free(pvisor, workspace):
+    """/tmp, HOME's layer and all else that is thrown away are one file system in memory, and what lies there no ending
+    of a single process frees."""
+    before = meminfo()
+    out = pvisor("run", "-q", "--safe", "--", "df", "-k", "--output=size", "/tmp", "/dev/shm", cwd=workspace).out
+    sizes = {int(word) for word in out.split()[1:]}
+    free = max(m["MemAvailable"] + m["SwapFree"] for m in (before, meminfo()))
+    assert len(sizes) == 1
+    assert max(sizes) <= min(before["MemTotal"] // 2, free * 3 // 4 + (256 << 10)) + 4

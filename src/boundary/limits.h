@@ -9,6 +9,8 @@
  *   cpu-time     RLIMIT_CPU, for each process alone
  *   open-files   RLIMIT_NOFILE, for each process
  *   file-size    RLIMIT_FSIZE, for each file
+ *
+ * Unasked, a sandbox gets an eighth less processes than the person may have.
  */
 #ifndef PV_BOUNDARY_LIMITS_H
 #define PV_BOUNDARY_LIMITS_H

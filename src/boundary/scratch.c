@@ -2,16 +2,62 @@
 #include "boundary/scratch.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
+
+#define LEAST_BYTES (UINT64_C(64) << 20) /* what a run needs that does little */
 
 void pv_scratch_close(struct pv_scratch *s)
 {
         pv_pathfd_closep(&s->dir);
         pv_pathfd_closep(&s->empty_dir);
         pv_pathfd_closep(&s->empty_file);
+}
+
+/* Of proc_meminfo(5), in bytes; 0 when it is not there. */
+static uint64_t meminfo(const char *text, const char *key)
+{
+        const char *at = strstr(text, key);
+        return at ? strtoull(at + strlen(key), NULL, 10) * 1024 : 0;
+}
+
+/*
+ * What is written here stays in memory that no ending of a single process frees, so that the kernel, out of memory,
+ * would end whatever else the person runs. Half of the memory is the kernel's own bound; three quarters of what nobody
+ * needs now is ours, the rest being for inodes, which cost a quarter of a page each beside their page. 0: unknown.
+ */
+static uint64_t most_bytes(void)
+{
+        char text[4096];
+        pv_auto_fd fd = open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
+        ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+        if (n <= 0)
+                return 0;
+        text[n] = '\0';
+        uint64_t half = meminfo(text, "MemTotal:") / 2, free = meminfo(text, "\nMemAvailable:");
+        uint64_t ours = (free + meminfo(text, "\nSwapFree:")) / 4 * 3;
+        if (half == 0 || free == 0)
+                return 0;
+        return ours < LEAST_BYTES ? LEAST_BYTES : ours < half ? ours : half;
+}
+
+static int set_bounds(int fs)
+{
+        char size[24], inodes[24];
+        uint64_t most = most_bytes();
+        if (most == 0)
+                return 0;
+        (void)snprintf(size, sizeof size, "%" PRIu64, most);
+        (void)snprintf(inodes, sizeof inodes, "%" PRIu64, most / 4096);
+        return fsconfig(fs, FSCONFIG_SET_STRING, "size", size, 0) < 0 ||
+                               fsconfig(fs, FSCONFIG_SET_STRING, "nr_inodes", inodes, 0) < 0
+                       ? -1
+                       : 0;
 }
 
 int pv_scratch_mount(struct pv_scratch *s, struct pv_err *err)
@@ -21,7 +67,7 @@ int pv_scratch_mount(struct pv_scratch *s, struct pv_err *err)
                 return pv_err_set(err, errno == EPERM ? PV_ERR_UNSUPPORTED : PV_ERR_SYS, errno, "mount a tmpfs");
         pv_auto_fd mnt = -1;
         if (fsconfig(fs, FSCONFIG_SET_STRING, "source", "pvisor", 0) < 0 ||
-            fsconfig(fs, FSCONFIG_SET_STRING, "mode", "0755", 0) < 0 ||
+            fsconfig(fs, FSCONFIG_SET_STRING, "mode", "0755", 0) < 0 || set_bounds(fs) < 0 ||
             fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0 ||
             (mnt = fsmount(fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)) < 0)
                 return pv_err_set(err, errno == EPERM || errno == EACCES ? PV_ERR_UNSUPPORTED : PV_ERR_SYS, errno,

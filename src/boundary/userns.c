@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "base/fd.h"
 #include "base/syscall.h"
@@ -86,6 +87,26 @@ int pv_userns_allow_one(int sysctl, struct pv_err *err)
 int pv_userns_allow_no_cgroups(int sysctl, struct pv_err *err)
 {
         return write_text(sysctl, SYSCTL_MAX_CGROUPNS, "0", err);
+}
+
+/* What the person has, less a quarter, for all of the sandbox. */
+static int leave_some(int sysctl, const char *persons, const char *ours, struct pv_err *err)
+{
+        char text[24] = "";
+        pv_auto_fd fd = openat(sysctl, persons, O_RDONLY | O_CLOEXEC);
+        ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+        if (n <= 0) /* a kernel without inotify */
+                return errno == ENOENT ? 0 : pv_err_set(err, PV_ERR_SYS, errno, "read %s", persons);
+        long most = strtol(text, NULL, 10);
+        (void)snprintf(text, sizeof text, "%ld", most - most / 4);
+        return write_text(sysctl, ours, text, err);
+}
+
+int pv_userns_leave_watches(int sysctl, struct pv_err *err)
+{
+        if (leave_some(sysctl, "fs/inotify/max_user_instances", "user/max_inotify_instances", err) < 0)
+                return -1;
+        return leave_some(sysctl, "fs/inotify/max_user_watches", "user/max_inotify_watches", err);
 }
 
 static long read_number(const char *path)

@@ -43,6 +43,12 @@ int pv_userns_allow_one(int sysctl, struct pv_err *err);
 int pv_userns_allow_no_cgroups(int sysctl, struct pv_err *err);
 
 /*
+ * Of what inotify(7) gives to each user, leaves the person a quarter: what the sandbox has counts as the person's, too.
+ * sysctl as above.
+ */
+int pv_userns_leave_watches(int sysctl, struct pv_err *err);
+
+/*
  * Turns the failure to make a user namespace, or to mount in it, into PV_ERR_UNSUPPORTED with what forbids it on this
  * host and the fix as a hint. Called by the supervisor with the errno.
  */
