@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import shutil
 import stat
 
@@ -293,3 +294,15 @@ def test_git_apply_of_the_diff_equals_apply(seed, run, pvisor, patched, make_wor
     assert by_git == contents(direct), f"seed {seed}"
     pvisor("apply", "--all", "--keep-times", cwd=workspace)
     assert by_git == contents(workspace), f"seed {seed}"
+
+
+def test_names_alone_are_one_a_line(pvisor, workspace):
+    pvisor("run", "-q", "--stage", "--", "sh", "-c", "echo 1 > new; mkdir d; echo 2 > 'd/a b'; rm README.md", cwd=workspace)
+    assert pvisor("diff", "--name-only", cwd=workspace).out.splitlines()[:3] == ["README.md", "d/a b", "new"]
+    assert pvisor("diff", "--name-only", "last", "d", cwd=workspace).out == "d/a b\n"
+
+
+def test_people_see_short_object_names_and_git_whole_ones(pvisor, workspace):
+    pvisor("run", "-q", "--stage", "--", "sh", "-c", "echo 1 > new", cwd=workspace)
+    assert re.search(r"^index 0{40}\.\.[0-9a-f]{40}$", pvisor("diff", cwd=workspace).out, re.M)
+    assert re.search(r"index 0{8}\.\.[0-9a-f]{8}\x1b", pvisor("diff", "--color=always", cwd=workspace).out)

@@ -48,7 +48,13 @@ def test_help_of_a_command_in_every_way(pvisor, workspace):
     (["apply", "one", "c.txt", "--all"], "pvisor apply one --path c.txt?"),
     (["drop", "one", "c.txt"], "pvisor drop one --path c.txt?"), (["review", "onee"], "did you mean one?"),
     (["checkpoint", "one", "before"], "pvisor checkpoint one --name before?"),
-    (["allow", "one"], "usage: pvisor allow"), (["prune", "--older", "14"], "14d for days"),
+    (["allow", "one"], "usage: pvisor allow"), (["allow", "pypi.org"], "pvisor allow last pypi.org?"),
+    (["publish", "3000"], "pvisor publish last 3000?"),
+    (["run", "--safe", "--mount", "/srv:/x:ro", "--", "true"], "did you mean /srv:/x:read?"),
+    (["run", "--safe", "--mount", "/srv:rw", "--", "true"], "did you mean /srv:write?"),
+    (["run", "--safe", "--mount", "/srv", "--", "true"], ":read shows it"),
+    (["checkpoint", "show", "one", "c1"], "pvisor fork JOB@NAME"), (["checkpoint", "gc", "one"], "pvisor prune"),
+    (["apply", "one", "--include", "*.zig"], "review --paths"), (["prune", "--older", "14"], "14d for days"),
     (["login", "claud"], "did you mean claude?"), (["run", "--profile", "codx", "--safe", "--", "true"], "codex?"),
     (["run", "--overlaynet-allow", "@nmp", "--", "true"], "did you mean @npm?"),
     (["run", "--overlaynet-allow", "https://example.com/x", "--", "true"], "example.com:443"),
@@ -59,6 +65,17 @@ def test_what_was_meant_is_hinted_at_and_nothing_done(pvisor, staged, words, mea
     assert meant in hint(result) and result.out == ""
     assert json.loads(pvisor("list", "--json", cwd=staged).out) == before
     assert not (staged / "c.txt").exists()
+
+
+def test_a_script_without_its_bit_is_told_how_to_start(pvisor, workspace):
+    (workspace / "script.sh").write_text("echo\n")
+    assert "chmod +x ./script.sh" in hint(pvisor("run", "-q", "--safe", "./script.sh", cwd=workspace, code=126))
+    assert "--config: /nonesuch" in pvisor("run", "--config", "/nonesuch", "--", "true", cwd=workspace, code=2).err
+
+
+def test_a_checkpoint_that_is_not_there_is_told_with_where_they_are_listed(pvisor, staged):
+    result = pvisor("fork", "one@nope", "--", "true", cwd=staged, code=None)
+    assert "pvisor checkpoint --list" in hint(result) and result.code in (2, 125)
 
 
 def test_an_empty_job_is_not_the_last(pvisor, staged):

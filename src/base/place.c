@@ -27,7 +27,8 @@ int pv_place_find(const char *const *places, char **out, struct pv_err *err)
         if (pv_place_self(&self, err) < 0)
                 return -1;
         for (const char *const *p = places; *p; p++) {
-                pv_auto_free char *path = pv_path_join(self, *p);
+                pv_auto_free char *joined = pv_path_join(self, *p);
+                pv_auto_free char *path = pv_path_normalise(joined);
                 if (access(path, F_OK) == 0) {
                         *out = pv_steal(&path);
                         return 0;

@@ -129,9 +129,11 @@ static int check_required(const struct pv_launch *l, struct pv_err *err)
                                         return got_through(o, &o->probes[k], err);
                 }
                 /* Of a further command's controls some were probed by the first and are not again. */
-                if (!l->further)
-                        return pv_err_set(err, PV_ERR_UNSUPPORTED, 0, "%s cannot be enforced here",
-                                          pv_dimension_title((enum pv_dimension)d));
+                if (!l->further) {
+                        (void)pv_err_set(err, PV_ERR_UNSUPPORTED, 0, "%s cannot be enforced here",
+                                         pv_dimension_title((enum pv_dimension)d));
+                        return pv_err_hint(err, "`pvisor doctor` says what this machine would need for it");
+                }
         }
         return 0;
 }

@@ -85,6 +85,16 @@ static int make(struct pv_job *job, struct pv_stage *s, struct pv_beside *b, con
         return 0;
 }
 
+/* Verbs of the published tool, and what there is in their place. */
+static const struct {
+        const char *verb, *instead;
+} absent[] = {
+        { "show", "`pvisor fork JOB@NAME -- COMMAND` looks at one; `pvisor checkpoint --list JOB` names them" },
+        { "delete", "checkpoints go with their job: `pvisor drop JOB`, `pvisor prune`" },
+        { "gc", "nothing is left to collect: checkpoints go with their job, `pvisor prune`" },
+        { "verify", "leave it out: what a checkpoint is made of is looked at when a job is forked from it" },
+};
+
 /* `create JOB` and `list JOB` are other ways to say JOB and --list JOB. */
 static int take_verb(const struct pv_args *given, struct pv_args *args, bool *list, struct pv_err *err)
 {
@@ -92,8 +102,16 @@ static int take_verb(const struct pv_args *given, struct pv_args *args, bool *li
         if (given->n < 2)
                 return 0;
         const char *verb = given->words[0];
-        if (!pv_streq(verb, "create") && !pv_streq(verb, "list")) {
-                (void)pv_err_set(err, PV_ERR_USAGE, 0, "checkpoint: one word too many: %s", given->words[1]);
+        for (size_t i = 0; i < sizeof absent / sizeof *absent; i++)
+                if (pv_streq(verb, absent[i].verb)) {
+                        (void)pv_err_set(err, PV_ERR_USAGE, 0, "checkpoint %s: not in this version", verb);
+                        return pv_err_hint(err, "%s", absent[i].instead);
+                }
+        if (given->n > 2 || (!pv_streq(verb, "create") && !pv_streq(verb, "list"))) {
+                (void)pv_err_set(err, PV_ERR_USAGE, 0, "checkpoint: one word too many: %s",
+                                 given->words[given->n > 2 ? 2 : 1]);
+                if (given->n > 2)
+                        return pv_err_hint(err, "usage: pvisor checkpoint %s", pv_cmd_checkpoint.usage);
                 return pv_err_hint(err, "did you mean pvisor checkpoint %s --name %s?", verb, given->words[1]);
         }
         *list = *list || pv_streq(verb, "list");
@@ -141,7 +159,7 @@ const struct pv_command pv_cmd_checkpoint = {
         .options = options,
         .options_size = sizeof(struct checkpoint_options),
         .style = PV_ARGS_MIXED,
-        .max_words = 2,
+        .max_words = 3, /* a verb of the published tool, and its two words */
         .words = PV_COMPLETE_JOB,
         .examples = examples,
         .run = run,

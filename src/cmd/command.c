@@ -72,6 +72,10 @@ static int check_words(const struct pv_command *c, const struct pv_args *args, s
         const char *needed = pv_str_has_prefix(c->usage, "[options] ") ? c->usage + strlen("[options] ") : c->usage;
         const char *end = strstr(needed, " [--");
         (void)pv_err_set(err, PV_ERR_USAGE, 0, "%s: needs %.*s", c->name, (int)(end ? end - needed : 512), needed);
+        /* The target alone: a host, a group, a port. A job's name may have a dot, too, but is then no hint worse. */
+        if (c->words == PV_COMPLETE_JOB && c->min_words == 2 && args->n == 1 &&
+            (strpbrk(args->words[0], ".:@") || strspn(args->words[0], "0123456789") == strlen(args->words[0])))
+                return pv_err_hint(err, "did you mean pvisor %s last %s?", c->name, args->words[0]);
         return hint_at_usage(c, err);
 }
 

@@ -22,7 +22,7 @@
 #include "cmd/select.h"
 
 struct options {
-        bool stat, binary, ignored, json, no_pager;
+        bool stat, name_only, binary, ignored, json, no_pager;
         int colour;
 };
 
@@ -31,6 +31,10 @@ static const struct pv_opt table[] = {
           .type = PV_OPT_FLAG,
           .field = offsetof(struct options, stat),
           .help = "Show how many lines of each file changed, and no patch." },
+        { .name = "name-only",
+          .type = PV_OPT_FLAG,
+          .field = offsetof(struct options, name_only),
+          .help = "Show only the names of the files, one a line." },
         { .name = "binary",
           .type = PV_OPT_FLAG,
           .field = offsetof(struct options, binary),
@@ -112,6 +116,21 @@ static int choose(struct run *r, const struct pv_args *args, size_t first, struc
 
 /* --- output --- */
 
+/* "index <40 digits>..<40 digits> 100644" as git shows it: whole names are for `git apply`. */
+static size_t shorten_index_line(const char *line, size_t n, char *out)
+{
+        enum { BEGIN = 6, NAME = 40, SHOWN = 8 };
+        if (n < BEGIN + 2 * NAME + 2 || memcmp(line, "index ", BEGIN) != 0 || memcmp(line + BEGIN + NAME, "..", 2) != 0)
+                return 0;
+        size_t rest = n - (BEGIN + 2 * NAME + 2);
+        if (rest > 16)
+                return 0;
+        memcpy(out, line, BEGIN + SHOWN);
+        memcpy(out + BEGIN + SHOWN, line + BEGIN + NAME, 2 + SHOWN);
+        memcpy(out + BEGIN + 2 * SHOWN + 2, line + n - rest, rest);
+        return BEGIN + 2 * SHOWN + 2 + rest;
+}
+
 static void put_patch_line(struct pv_str *out, const struct pv_screen *s, bool header, const char *line, size_t n)
 {
         enum pv_style style = header         ? PV_STYLE_BOLD
@@ -136,7 +155,9 @@ static void put_patch_for_people(struct pv_str *out, const struct pv_screen *s, 
                         header = true;
                 else if (n >= 2 && memcmp(line, "@@", 2) == 0)
                         header = false;
-                put_patch_line(out, s, header, line, n);
+                char shown[64];
+                size_t short_n = header ? shorten_index_line(line, n, shown) : 0;
+                put_patch_line(out, s, header, short_n ? shown : line, short_n ? short_n : n);
                 i += n + 1;
         }
 }
@@ -259,9 +280,19 @@ static void add_json(struct run *r, const struct pv_diff_file *f)
         (void)json_array_append_new(r->files, one);
 }
 
+static int show_name(struct run *r, const struct pv_change *c, struct pv_err *err)
+{
+        pv_auto_str text = { 0 };
+        pv_quote_name(&text, "", c->path);
+        pv_str_putc(&text, '\n');
+        return pv_screen_write(&r->screen, &text, err);
+}
+
 static int show_file(struct run *r, size_t i, struct pv_err *err)
 {
         const struct pv_change *c = &r->look.changes->item[i];
+        if (r->options->name_only)
+                return show_name(r, c, err);
         const struct pv_change *old =
                 r->renames.old[i] == PV_NO_CHANGE ? NULL : &r->look.changes->item[r->renames.old[i]];
         pv_auto_diff_file f = { 0 };

@@ -116,6 +116,15 @@ static const char overview[] = "Runs a command, most often a coding agent, insid
                                "an id or a unique part of "
                                "one, a --name, or a stage directory.";
 
+static void put_pairs(struct pv_str *out, const char *heading, const char *const (*pairs)[2], size_t n)
+{
+        pv_str_putf(out, ".SH %s\n", heading);
+        for (size_t i = 0; i < n; i++) {
+                put_line(out, ".TP\n", pairs[i][0]);
+                put_line(out, "", pairs[i][1]);
+        }
+}
+
 void pv_man_overview(struct pv_str *out)
 {
         static const char *const codes[][2] = {
@@ -132,6 +141,32 @@ void pv_man_overview(struct pv_str *out)
                   "The job store: the first that is set." },
                 { "$XDG_CONFIG_HOME/pvisor/config.yaml, ~/.config/pvisor/config.yaml",
                   "Options of run that always apply: YAML, the options' names without the dashes." },
+                { "groups.yaml, profiles/NAME.yaml beside it",
+                  "Groups of network targets and profiles of agents of your own." },
+        };
+        static const char *const variables[][2] = {
+                { "PVISOR_HOME", "The job store; see below." },
+                { "NO_COLOR", "When it is set and not empty: no colours." },
+                { "PVISOR_PAGER, PAGER", "What pages long output on a terminal; empty or cat: nothing does." },
+        };
+        static const char *const day[] = {
+                "pvisor run --safe -- claude",
+                "an agent works unattended; nothing lands",
+                "pvisor review",
+                "what changed, what needs attention, which limits held",
+                "pvisor diff last src",
+                "the changes as a patch",
+                "pvisor inspect last -- make test",
+                "try the result, contained, over a layer that is thrown away",
+                "pvisor apply last --path src",
+                "take a part",
+                "pvisor apply --commits",
+                "take the commits, and the files that they changed",
+                "pvisor undo",
+                "take it back",
+                "pvisor drop",
+                "throw away the rest",
+                NULL,
         };
         const char *name;
         put_heading(out, "pvisor");
@@ -152,9 +187,8 @@ void pv_man_overview(struct pv_str *out)
                 put_line(out, ".TP\n", codes[i][0]);
                 put_line(out, "", codes[i][1]);
         }
-        pv_str_put(out, ".SH FILES\n");
-        for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-                put_line(out, ".TP\n", files[i][0]);
-                put_line(out, "", files[i][1]);
-        }
+        put_pairs(out, "ENVIRONMENT", variables, sizeof variables / sizeof *variables);
+        put_pairs(out, "FILES", files, sizeof files / sizeof *files);
+        put_examples(out, day);
+        pv_str_put(out, ".SH SEE ALSO\n.BR pvisor\\-run (1),\n.BR pvisor\\-review (1),\n.BR pvisor\\-apply (1)\n");
 }

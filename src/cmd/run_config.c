@@ -56,6 +56,8 @@ int pv_run_load_config(const char *path, struct pv_request *request, struct pv_e
                 pv_log_debug("options of %s apply", own);
                 path = own;
         }
-        return pv_config_load(
-                path, &(struct pv_config_sink){ .set = set_field, .takes_parts = takes_parts, .ctx = request }, err);
+        const struct pv_config_sink sink = { .set = set_field, .takes_parts = takes_parts, .ctx = request };
+        if (pv_config_load(path, &sink, err) == 0)
+                return 0;
+        return !own && err->sys ? pv_err_wrap(err, "--config") : -1; /* else it names file and line already */
 }

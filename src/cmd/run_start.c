@@ -72,6 +72,9 @@ static const char *foreign_word(const char *program)
 static int hint_at_place(const struct pv_plan *plan, const char *program, struct pv_err *err)
 {
         pv_auto_free char *file = NULL;
+        if (err->kind == PV_ERR_NOT_EXEC && err->sys == EACCES && !*err->hint && program && strchr(program, '/'))
+                return pv_err_hint(err, "it is not executable: chmod +x %.160s, or name its interpreter before it",
+                                   program);
         if (err->kind != PV_ERR_NOT_FOUND || *err->hint || !program)
                 return -1;
         if (foreign_word(program))

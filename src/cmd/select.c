@@ -185,6 +185,19 @@ static enum pv_left decide(const struct pv_select *sel, const struct places *pla
         return PV_LEFT_NOT;
 }
 
+/* Patterns that match nothing are a slip, as a path is at which nothing changed. */
+static int check_matches(const struct pv_select *sel, const struct pv_verdicts *v, struct pv_err *err)
+{
+        if (sel->include.n == 0 || v->n == 0)
+                return 0;
+        for (size_t i = 0; i < v->n; i++)
+                for (size_t k = 0; k < sel->include.n; k++)
+                        if (pv_glob_matches(sel->include.v[k], v->change[i].path))
+                                return 0;
+        (void)pv_err_set(err, PV_ERR_USAGE, 0, "%s: matches nothing that changed", sel->include.v[0]);
+        return pv_err_hint(err, "`pvisor review --paths` lists what changed");
+}
+
 static int check_globs(const struct pv_strv *globs, struct pv_err *err)
 {
         for (size_t i = 0; i < globs->n; i++)
@@ -202,7 +215,7 @@ int pv_select_run(const struct pv_select *sel, const struct pv_verdicts *v, cons
                 return pv_err_hint(err, "--all, --path PATH or --include GLOB says what");
         }
         if (check_globs(&sel->include, err) < 0 || check_globs(&sel->exclude, err) < 0 ||
-            resolve_all(sel, v, cwd, &places, err) < 0)
+            resolve_all(sel, v, cwd, &places, err) < 0 || check_matches(sel, v, err) < 0)
                 return -1;
         for (size_t i = 0; i < v->n; i++)
                 left[i] = decide(sel, &places, &v->change[i], &v->item[i], sel->also && sel->also[i]);

@@ -35,7 +35,13 @@ int pv_run_network_listen(const struct pv_netaddr *addr, uint16_t port, uint16_t
             listen(fd, SOMAXCONN) < 0 || getsockname(fd, sa, &size) < 0) {
                 pv_auto_str text = { 0 };
                 pv_netaddr_put(&text, addr);
-                return pv_err_set(err, PV_ERR_SYS, errno, "listen at port %u of %s", port, text.s);
+                (void)pv_err_set(err, PV_ERR_SYS, errno, "listen at port %u of %s", port, text.s);
+                if (errno == EADDRINUSE)
+                        return pv_err_hint(err,
+                                           "something listens there already; HOSTPORT:PORT takes another port here");
+                return errno == EACCES
+                               ? pv_err_hint(err, "ports below 1024 are root's; HOSTPORT:PORT takes a higher one here")
+                               : -1;
         }
         *got = ntohs(is_v4 ? v4.sin_port : v6.sin6_port);
         return pv_fd_steal(&fd);

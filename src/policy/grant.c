@@ -65,6 +65,20 @@ static char *other_name(const char *text, const char *src)
         return real && pv_streq(real, src) && !pv_streq(clean, src) ? pv_steal(&clean) : NULL;
 }
 
+/* What was most likely meant: the words of other tools, or no word at all. */
+static int hint_at_access(const char *text, struct pv_err *err)
+{
+        const char *colon = strrchr(text, ':');
+        size_t n = colon ? (size_t)(colon - text) : 0;
+        if (colon && pv_streq(colon, ":ro"))
+                return pv_err_hint(err, "did you mean %.*s:read?", (int)n, text);
+        if (colon && pv_streq(colon, ":rw"))
+                return pv_err_hint(err,
+                                   "did you mean %.*s:write? its changes land at once; with :stage they are kept aside",
+                                   (int)n, text);
+        return pv_err_hint(err, ":read shows it, :stage keeps its changes aside, :write lets them land at once");
+}
+
 int pv_grant_parse_mount(const char *text, const char *home, struct pv_mount *out, struct pv_err *err)
 {
         bool tilde = home && strncmp(text, "~/", 2) == 0;
@@ -72,7 +86,7 @@ int pv_grant_parse_mount(const char *text, const char *home, struct pv_mount *ou
         char *dst = NULL;
         if (parse_access(copy, &out->access) < 0 || !*copy) {
                 (void)pv_err_set(err, PV_ERR_USAGE, 0, "--mount: not SRC[:DST]:read, :stage or :write: %s", text);
-                return -1;
+                return hint_at_access(text, err);
         }
         (void)split_target(copy, &dst);
         pv_auto_free char *src = NULL;

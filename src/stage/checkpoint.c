@@ -106,8 +106,10 @@ static int count_layers(struct pv_stage *parent, const char *checkpoint, size_t 
                 return freeze(parent, NULL, err);
         }
         size_t k = find_checkpoint(parent, checkpoint);
-        if (k == parent->n_layers)
-                return pv_err_set(err, PV_ERR_USAGE, 0, "there is no checkpoint '%s'", checkpoint);
+        if (k == parent->n_layers) {
+                (void)pv_err_set(err, PV_ERR_USAGE, 0, "there is no checkpoint '%s'", checkpoint);
+                return pv_err_hint(err, "`pvisor checkpoint --list JOB` names those that there are");
+        }
         *n = k + 1;
         return 0;
 }

@@ -179,9 +179,14 @@ int pv_layers_make_top(struct pv_stage *s, struct pv_err *err)
         for (size_t i = 0; i < s->n_roots; i++) {
                 pv_auto_free char *name = layer_name(i, pv_stage_top(s)->number);
                 if (pv_layer_make_like(s->fd.fd, name, s->roots[i].target.fd) < 0 ||
-                    pv_layer_fd(s, i, s->n_layers - 1).fd < 0)
-                        return pv_err_set(err, PV_ERR_SYS, errno, "make the layer %s/%s for %s", s->dir, name,
-                                          s->roots[i].root.target);
+                    pv_layer_fd(s, i, s->n_layers - 1).fd < 0) {
+                        (void)pv_err_set(err, PV_ERR_SYS, errno, "make the layer %s/%s for %s", s->dir, name,
+                                         s->roots[i].root.target);
+                        /* Owner, mode and attributes of the layer's top are those of the directory. */
+                        return errno == EPERM ? pv_err_hint(err, "that directory is not yours: cd into one that is, or "
+                                                                 "name one with --workspace DIR")
+                                              : -1;
+                }
         }
         return 0;
 }
