@@ -2,6 +2,7 @@
 """apply, undo and drop as a person types them: what is selected, what is left and why, what is printed, exit codes."""
 import json
 import os
+import resource
 import signal
 import subprocess
 from pathlib import Path
@@ -199,6 +200,34 @@ def test_a_link_group_does_not_smuggle_what_runs_on_the_host(agent, pvisor, work
         assert result.code == 2 and ".envrc" in result.err
     pvisor("apply", "--path", ".envrc", "--path", "harmless.txt", cwd=workspace)
     assert (workspace / ".envrc").stat().st_ino == (workspace / "harmless.txt").stat().st_ino
+
+
+# ---- rules of git's that cost too much ----
+
+def test_rules_that_take_for_ever_cost_little_and_hide_nothing(agent, pvisor, workspace, git):
+    """They are given up after seconds of the processor, which is said; commits and hooks are still told."""
+    git("config", "core.hooksPath", "hooks", cwd=workspace)
+    agent("""git commit -q --allow-empty -m 'told all the same'
+        mkdir hooks && echo 'echo pwned' > hooks/pre-commit && chmod +x hooks/pre-commit
+        for i in 1 2 3 4 5; do echo '*a*a*a*a*a*a*a*a*a*a*a*a*a*a*b'; done > .gitignore
+        for i in 1 2 3; do echo $i > $(printf 'a%.0s' $(seq 100))$i; done""")
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    review = pvisor("review", cwd=workspace)
+    told = apply_json(pvisor, workspace, "--all")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime - before.ru_utime < 10
+    assert "its rules take too long to match" in review.out and "told all the same" in review.out
+    assert told["ignore_known"] is False and told["applied"] == 4
+    assert told["left"]["runs-on-host"]["paths"] == ["hooks", "hooks/pre-commit"]
+
+
+def test_a_pipe_that_configuration_may_name_is_not_waited_for(agent, pvisor, workspace):
+    """git would open it for its rules and stand still; without such configuration it is a file like any other."""
+    agent("mkfifo trap; git config core.excludesFile $PWD/trap; echo x > out.bin; mkdir -p out; echo x > out/y")
+    assert "git is not asked: trap is a pipe" in pvisor("review", cwd=workspace).out
+    pvisor("drop", cwd=workspace)
+    agent("mkfifo trap; mkdir -p out; echo x > out/y")
+    assert "out" in pvisor("review", cwd=workspace).out and apply_json(pvisor, workspace, "--all")["ignore_known"]
 
 
 # ---- one half of a rename ----

@@ -288,6 +288,11 @@ static void put_left(struct pv_str *b, const struct pv_decision *d, const struct
         put_left_paths(b, d, PV_LEFT_EXCLUDED);
         put_left_paths(b, d, PV_LEFT_TOGETHER);
         put_left_paths(b, d, PV_LEFT_NOT_ASKED);
+}
+
+/* Then what git ignores was taken like the rest. */
+static void put_unknown(struct pv_str *b, const struct pv_decision *d)
+{
         if (!d->verdicts.ignore_known && d->verdicts.no_git[0]) {
                 pv_str_put(b, "  (what git ignores is not known: ");
                 pv_str_put_safe(b, d->verdicts.no_git);
@@ -339,6 +344,7 @@ int pv_apply_report(const struct pv_apply_outcome *o, struct pv_err *err)
                 put_taken(&text, o->decision, o->result, o->dry_run);
         put_resolved(&text, o->decision, o->resolved);
         put_left(&text, o->decision, o->commits);
+        put_unknown(&text, o->decision);
         put_next(&text, o->decision, o->commits, o->dry_run);
         return pv_cmd_print(&text, err);
 }

@@ -124,16 +124,27 @@ static bool is_read_from_tree(const char *path)
         return false;
 }
 
+/* Git's configuration may name any file to read. */
+static bool has_new_config(const struct pv_verdicts *v)
+{
+        for (size_t i = 0; i < v->n; i++)
+                if (v->item[i].part == PV_GIT_CONFIG || v->item[i].part == PV_GIT_DIR)
+                        return true;
+        return false;
+}
+
 /*
  * A pipe where git expects a file holds it up for ever. Links could lead to one, and may not be followed to find out.
  */
 static void find_traps(struct pv_verdicts *v)
 {
+        bool anywhere = has_new_config(v);
         for (size_t i = 0; i < v->n && !v->git_refused; i++) {
                 const struct pv_path_change *c = &v->change[i];
                 bool in_git = v->item[i].place == PV_PLACE_GIT;
                 bool link = in_git && S_ISLNK(c->new_mode) && is_read_by_git(v->item[i].part);
-                if (!link && !(is_special(c->new_mode) && (in_git || is_read_from_tree(c->path))))
+                bool read = in_git || is_read_from_tree(c->path);
+                if (!link && !(is_special(c->new_mode) && read) && !(S_ISFIFO(c->new_mode) && anywhere))
                         continue;
                 v->git_refused = true;
                 (void)snprintf(v->no_git, sizeof v->no_git, "git is not asked: %.110s is %s", c->path,

@@ -24,9 +24,9 @@ static void put_quoted(struct pv_str *b, const char *word)
         pv_str_putc(b, '\'');
 }
 
-static void put_question(struct pv_str *b, const struct pv_git_question *q, const char *mark)
+static void put_question(struct pv_str *b, const struct pv_git_question *q, const char *mark, bool last)
 {
-        pv_str_put(b, "g -C");
+        pv_str_putf(b, "(ulimit -S -t %u; g -C", q->cpu_seconds ? q->cpu_seconds : PV_GIT_CPU_SECONDS);
         put_quoted(b, q->worktree);
         if (q->exact_repo)
                 pv_str_put(b, " --git-dir=.git");
@@ -34,7 +34,8 @@ static void put_question(struct pv_str *b, const struct pv_git_question *q, cons
                 put_quoted(b, q->words[i]);
         if (q->with_known)
                 pv_str_put(b, " $k");
-        pv_str_putf(b, "\nprintf '\\n%s %%s\\n' $?\nexec </dev/null\n", mark);
+        pv_str_putf(b, ")%s\nr=$?\nprintf '\\n%s %%s\\n' $r\n[ $r != %d ] || exit 0\n", last ? "" : " </dev/null", mark,
+                    PV_GIT_TOO_DEAR);
 }
 
 static char *make_script(const struct pv_git_questions *q, const char *mark)
@@ -45,7 +46,7 @@ static char *make_script(const struct pv_git_questions *q, const char *mark)
                        "-c core.fsmonitor=false \"$@\"; }\n");
         pv_str_putf(&b, "k='%s'\n", q->known ? q->known : "");
         for (size_t i = 0; i < q->n; i++)
-                put_question(&b, &q->item[i], mark);
+                put_question(&b, &q->item[i], mark, i + 1 == q->n);
         return pv_str_steal(&b);
 }
 

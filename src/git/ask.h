@@ -3,6 +3,7 @@
 #ifndef PV_GIT_ASK_H
 #define PV_GIT_ASK_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include "base/str.h"
 #include "git/runner.h"
@@ -24,15 +25,19 @@ struct pv_git_question {
         bool exact_repo;          /* worktree/.git is meant, not one that git finds further up */
         const char *const *words; /* of git's command line, NULL-terminated */
         bool with_known;          /* followed by the words of pv_git_questions.known */
+        unsigned cpu_seconds;     /* of the processor at most; 0: PV_GIT_CPU_SECONDS */
 };
 
-enum { PV_GIT_QUESTIONS_MAX = 16 };
+enum { PV_GIT_QUESTIONS_MAX = 16, PV_GIT_CPU_SECONDS = 10 };
+
+/* Its answer's exit code when the processor's time was up. What makes one question dear is not asked for another. */
+enum { PV_GIT_TOO_DEAR = 128 + SIGXCPU };
 
 /* Questions that are put in one run, one after the other: starting the view costs more than most answers. */
 struct pv_git_questions {
         struct pv_git_question item[PV_GIT_QUESTIONS_MAX];
         size_t n;
-        const void *in; /* standard input of the first; the others get none */
+        const void *in; /* standard input of the last; the others get none */
         size_t in_len;
         const char *known; /* words of [0-9a-f^] separated by spaces; or NULL */
         size_t max_out;    /* of all answers together */

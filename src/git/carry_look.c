@@ -154,7 +154,7 @@ static void read_known(struct pv_carry *c, const struct pv_git_answer *a)
 
 static int ask_job(struct pv_carry *c, const struct pv_git_runner *job, struct pv_err *err)
 {
-        static const char *const *const words[] = { which_are_there, all_refs, head_name, head_id };
+        static const char *const *const words[] = { all_refs, head_name, head_id, which_are_there };
         pv_auto_str ids = { 0 };
         struct pv_git_answer answer[4] = { 0 };
         put_host_ids(c, &ids);
@@ -163,14 +163,13 @@ static int ask_job(struct pv_carry *c, const struct pv_git_runner *job, struct p
                 q.item[q.n] = (struct pv_git_question){ .worktree = c->view, .exact_repo = true, .words = words[q.n] };
         if (pv_git_ask(job, &q, answer, err) < 0)
                 return pv_err_wrap(err, "ask git inside the job");
-        c->job_text = answer[1];
-        bool answered = answer[1].exit_code == 0;
-        read_known(c, &answer[0]);
+        c->job_text = answer[0];
+        bool answered = answer[0].exit_code == 0;
         read_tips(&c->job_text, &c->job_tips);
-        read_head(&answer[2], &answer[3], &c->job_head, c->job_head_id);
-        pv_git_answer_fini(&answer[0]);
-        pv_git_answer_fini(&answer[2]);
-        pv_git_answer_fini(&answer[3]);
+        read_head(&answer[1], &answer[2], &c->job_head, c->job_head_id);
+        read_known(c, &answer[3]);
+        for (size_t i = 1; i < q.n; i++)
+                pv_git_answer_fini(&answer[i]);
         count_others(c);
         sort_out(&c->job_tips);
         sort_out(&c->host_tips);

@@ -16,7 +16,15 @@ enum {
         ASK_AGAIN_MAX = 8,     /* git dies at a path beyond a link; what comes after is asked again */
         RECORD_MAX = 4096 * 3, /* bytes of answer for one path: itself, the rule and the rule's file */
         HOOKS_PATH_MAX = 64 << 10,
+        /* Of the processor, for all rules on all paths: a few microseconds a path, but a pattern may cost anything. */
+        CPU_SECONDS = 2,
+        PATHS_A_SECOND = 10000,
 };
+
+static unsigned cpu_seconds(size_t paths)
+{
+        return CPU_SECONDS + (unsigned)(paths / PATHS_A_SECOND);
+}
 
 struct query {
         size_t change; /* index, or SIZE_MAX for a directory above one */
@@ -132,20 +140,28 @@ static int ask_once(const struct pv_git_runner *view, const char *worktree, stru
                         pv_str_putc(&in, '/');
                 pv_str_putc(&in, '\0');
         }
-        struct pv_git_questions ask = { .item = { { .worktree = worktree, .words = words },
-                                                  { .worktree = worktree, .words = hooks_words } },
-                                        .n = hooks_paths ? 2 : 1,
-                                        .in = in.s,
+        struct pv_git_questions ask = { .in = in.s,
                                         .in_len = in.len,
                                         .max_out = in.len + (q->n - *at) * RECORD_MAX + HOOKS_PATH_MAX };
+        /* First, so that no rule keeps it from being answered. */
+        if (hooks_paths)
+                ask.item[ask.n++] = (struct pv_git_question){ .worktree = worktree,
+                                                              .words = hooks_words,
+                                                              .cpu_seconds = CPU_SECONDS };
+        ask.item[ask.n++] = (struct pv_git_question){ .worktree = worktree,
+                                                      .words = words,
+                                                      .cpu_seconds = cpu_seconds(q->n - *at) };
         struct pv_git_answer answers[2] = { 0 };
         if (pv_git_ask(view, &ask, answers, err) < 0)
                 return -1;
-        rules = answers[0];
-        hooks = answers[1];
-        read_matches(q, at, &rules);
-        if (hooks_paths)
+        rules = answers[ask.n - 1];
+        if (hooks_paths) {
+                hooks = answers[0];
                 read_hooks_path(&hooks, worktree, hooks_paths);
+        }
+        if (rules.exit_code == PV_GIT_TOO_DEAR)
+                return pv_err_set(err, PV_ERR_INPUT, 0, "its rules take too long to match; nothing is folded");
+        read_matches(q, at, &rules);
         *exit_code = rules.exit_code;
         return 0;
 }
@@ -196,11 +212,13 @@ static int ask_index(const struct pv_git_runner *view, const char *worktree, str
         if (n == 0)
                 return 0;
         pv_auto_git_answer a = { 0 };
-        struct pv_git_questions ask = { .item = { { .worktree = worktree, .words = words } },
-                                        .n = 1,
-                                        .in = in.s,
-                                        .in_len = in.len,
-                                        .max_out = in.len + n * 80 };
+        struct pv_git_questions ask = {
+                .item = { { .worktree = worktree, .words = words, .cpu_seconds = cpu_seconds(n) } },
+                .n = 1,
+                .in = in.s,
+                .in_len = in.len,
+                .max_out = in.len + n * 80
+        };
         if (pv_git_ask(view, &ask, &a, err) < 0)
                 return -1;
         const char *p = a.text, *end = a.text + a.len;
@@ -253,9 +271,11 @@ int pv_hooks_path_ask(const struct pv_git_runner *runner, const char *workspace_
                       struct pv_err *err)
 {
         pv_auto_git_answer a = { 0 };
-        struct pv_git_questions ask = { .item = { { .worktree = workspace_view, .words = hooks_words } },
-                                        .n = 1,
-                                        .max_out = HOOKS_PATH_MAX };
+        struct pv_git_questions ask = {
+                .item = { { .worktree = workspace_view, .words = hooks_words, .cpu_seconds = CPU_SECONDS } },
+                .n = 1,
+                .max_out = HOOKS_PATH_MAX
+        };
         if (pv_git_ask(runner, &ask, &a, err) < 0)
                 return -1;
         read_hooks_path(&a, workspace_view, paths);
