@@ -368,6 +368,36 @@ def test_what_a_terminal_said_is_kept_within_bounds(detached, pv, environment, w
     assert kept.endswith(b"end\n")
 
 
+def test_captured_output_is_kept_within_bounds(pvisor, environment, workspace):
+    said = "yes 0123456789abcde | head -c 72000000; echo end"
+    pvisor("run", "-q", "--safe", "--stdio", "capture", "--", "sh", "-c", said, cwd=workspace, timeout=100)
+    log = jobs.job_dirs(environment)[-1] / "stdout.log"
+    assert log.stat().st_size == 72000004 and log.stat().st_blocks * 512 < 70 << 20
+    assert pvisor("logs", cwd=workspace, timeout=100).out.endswith("\nend\n")
+
+
+TAKE_BACK = """
+import fcntl, os
+os.write(1, b"said\\n")
+for act in (lambda: os.ftruncate(1, 0), lambda: fcntl.fcntl(1, fcntl.F_SETFL, 0), lambda: os.lseek(1, 0, 0),
+            lambda: os.write(1, b"not that\\n"), lambda: os.ftruncate(1, 1 << 40)):
+    try:
+        act()
+    except OSError:
+        pass
+"""
+
+
+@pytest.mark.parametrize("how", [["--stdio", "capture"], ["--detach"]], ids=["captured", "detached"])
+def test_captured_output_cannot_be_taken_back(pvisor, workspace, temporary, how):
+    pvisor("run", "-q", "--safe", *how, "--", "/usr/bin/python3", "-c", TAKE_BACK, cwd=workspace)
+    assert pvisor("logs", "-f", cwd=workspace).out == "said\nnot that\n"
+    with open(temporary / "a-file", "wb") as f:  # the same with a file, without pvisor
+        subprocess.run(["/usr/bin/python3", "-c", TAKE_BACK], stdout=f, check=True)
+    with open(temporary / "a-file", "rb") as f:
+        assert f.read(9) == b"not that\n" and f.seek(0, os.SEEK_END) == 1 << 40
+
+
 def test_logs_as_json_hold_any_byte(pvisor, workspace):
     job = pvisor("run", "-q", "--safe", "-d", "--", "printf", r"a\000b\n\377\n", cwd=workspace).out.strip()
     lines = pvisor("logs", "-f", "--json", job, cwd=workspace).out.splitlines()

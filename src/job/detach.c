@@ -16,34 +16,22 @@
  * that comes out of it. `attach` gets a copy of the master, to type and to set the size; what it shows it reads from
  * the log. So a window that is slow, stopped or killed holds up nobody, each window sees all, and none is missed.
  *
- * What is kept of the log is bounded: old blocks of the file are given back to the file system (its beginning becomes a
- * hole), so that offsets stay what they were. Output that cannot be written (a full disk) is lost, and the command goes
- * on.
- *
  * Failure: before the start errors go to the starter's stderr and the exit code is the starter's. A starter that is
  * gone by then (Ctrl-C) takes the job with it.
  */
 #include "job/detach.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <termios.h>
-#include "base/container.h"
 #include "base/syscall.h"
 
-#define LOG_KEPT  (UINT64_C(64) << 20)
-#define LOG_CHECK (UINT64_C(1) << 20) /* how often, in bytes, it is looked at */
-/*
- * At the end: what is still in the terminal comes within that time, and is not more than these bytes. The rest is from
- * a process that outlives the job (sudo, ambient), and may never end.
- */
-#define DRAIN_MS  200
-#define DRAIN_MAX (1U << 20)
+/* What is still in the terminal at the end comes within that time. */
+#define SETTLE_MS 200
 
 void pv_detached_fini(struct pv_detached *d)
 {
@@ -154,73 +142,21 @@ int pv_detached_started(struct pv_detached *d, const struct pv_job *job, int job
         return 0;
 }
 
-/*
- * The terminal's output.
- */
-
-static void let_go_of_old(struct pv_detached *d)
-{
-        off_t size = lseek(d->log, 0, SEEK_END);
-        d->logged = 0;
-        /* Whole blocks of any file system: what is left of half a one would be zeros that nobody said. */
-        off_t old = (size - (off_t)LOG_KEPT) & ~(off_t)(LOG_CHECK - 1);
-        if (old > 0)
-                (void)fallocate(d->log, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, old);
-}
-
-/* One piece: its bytes. 0: there is nothing now, or never will be (*ended). */
-static size_t keep_some(struct pv_detached *d, bool *ended)
-{
-        char buf[65536];
-        struct pv_err ignored = PV_ERR_INIT;
-        ssize_t n = read(d->master, buf, sizeof buf);
-        *ended = n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
-        if (n <= 0)
-                return 0;
-        (void)pv_fd_write_all(d->log, buf, (size_t)n, PV_JOB_STDOUT, &ignored);
-        d->logged += (uint64_t)n;
-        if (d->logged >= LOG_CHECK)
-                let_go_of_old(d);
-        return (size_t)n;
-}
-
-static void master_ready(struct pv_boundary_watch *w, short revents)
-{
-        struct pv_detached *d = PV_CONTAINER_OF(w, struct pv_detached, watch);
-        bool ended = false;
-        (void)revents;
-        (void)keep_some(d, &ended);
-        if (ended)
-                w->fd = -1;
-}
-
 void pv_detached_serve(struct pv_detached *d, struct pv_boundary *b, int log)
 {
-        if (d->master < 0)
-                return;
-        d->log = log;
-        d->watch = (struct pv_boundary_watch){ .fd = d->master, .events = POLLIN, .ready = master_ready };
-        if (pv_boundary_watch_add(b, &d->watch) == 0)
-                d->boundary = b;
+        d->output = (struct pv_output)PV_OUTPUT_INIT;
+        d->output.from = d->master;
+        d->output.log = log;
+        pv_output_serve(&d->output, b);
 }
 
 void pv_detached_stop(struct pv_detached *d)
 {
-        if (d->boundary)
-                pv_boundary_watch_remove(d->boundary, &d->watch);
-        d->boundary = NULL;
+        pv_output_stop(&d->output);
 }
 
 void pv_detached_drain(struct pv_detached *d)
 {
-        bool ended = false;
-        size_t kept = 0;
         pv_fd_closep(&d->slave); /* the last one: the end will be seen */
-        while (d->master >= 0 && d->log >= 0 && !ended && kept < DRAIN_MAX) {
-                struct pollfd p = { .fd = d->master, .events = POLLIN };
-                size_t n = keep_some(d, &ended);
-                kept += n;
-                if (n == 0 && !ended && poll(&p, 1, DRAIN_MS) == 0)
-                        return;
-        }
+        pv_output_drain(&d->output, SETTLE_MS);
 }

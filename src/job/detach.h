@@ -8,6 +8,7 @@
 #define PV_JOB_DETACH_H
 
 #include "boundary/boundary.h"
+#include "job/output.h"
 #include "job/store.h"
 
 struct pv_detached {
@@ -15,14 +16,11 @@ struct pv_detached {
         int summary;       /* of --json, the starter's (borrowed); in the new process its own until the command runs */
         bool tty[3];       /* which of the starter's standard descriptors were its terminal */
         int master, slave; /* of the command's terminal, the supervisor's controlling one; -1: there is none */
-        int log;           /* stdout.log, while the terminal's output goes there; borrowed */
-        struct pv_boundary_watch watch;
-        struct pv_boundary *boundary; /* watched by; or NULL */
-        uint64_t logged;              /* bytes since old ones were last let go of */
+        struct pv_output output; /* of the terminal */
 };
-#define PV_DETACHED_INIT                                                                                 \
-        {                                                                                                \
-                .channel = -1, .summary = -1, .master = -1, .slave = -1, .log = -1, .watch = {.fd = -1 } \
+#define PV_DETACHED_INIT                                                                          \
+        {                                                                                         \
+                .channel = -1, .summary = -1, .master = -1, .slave = -1, .output = PV_OUTPUT_INIT \
         }
 void pv_detached_fini(struct pv_detached *d);
 #define pv_auto_detached __attribute__((cleanup(pv_detached_fini))) struct pv_detached

@@ -86,8 +86,10 @@ struct lifecycle {
         int job_dir;
         struct pv_stage *stage;
         struct pv_serving serving;
-        int capture[2]; /* stdout and stderr of --stdio capture, and /dev/null for a terminal's stdin */
-        int null;
+        int capture[2];             /* the logs of stdout and stderr, where they are kept */
+        struct pv_output output[2]; /* what goes there, of a command without a terminal */
+        int theirs[2];              /* the command's ends of it, until it has them */
+        int null;                   /* /dev/null for a terminal's stdin */
         struct pv_observations *observations;
         json_t *observed;        /* their record */
         struct pv_launch *begun; /* until the start */
@@ -282,12 +284,21 @@ static int open_log(const struct lifecycle *l, const char *name, int *out, struc
         return *out < 0 ? pv_err_set(err, PV_ERR_SYS, errno, "%s", name) : 0;
 }
 
+static int open_output(struct lifecycle *l, int fd, const char *name, struct pv_err *err)
+{
+        int i = fd - STDOUT_FILENO;
+        if (open_log(l, name, &l->capture[i], err) < 0)
+                return -1;
+        return is_kept(l, fd) ? pv_output_open(&l->output[i], l->capture[i], &l->theirs[i], err) : 0;
+}
+
 /* A captured command has no terminal; reading from one in the background would stop it. */
 static int open_capture(struct lifecycle *l, struct pv_err *err)
 {
         if (l->plan->stdio != PV_STDIO_CAPTURE && !l->run->detached)
                 return 0;
-        if (open_log(l, PV_JOB_STDOUT, &l->capture[0], err) < 0 || open_log(l, PV_JOB_STDERR, &l->capture[1], err) < 0)
+        if (open_output(l, STDOUT_FILENO, PV_JOB_STDOUT, err) < 0 ||
+            open_output(l, STDERR_FILENO, PV_JOB_STDERR, err) < 0)
                 return -1;
         if (has_terminal(l, STDIN_FILENO) || !isatty(STDIN_FILENO))
                 return 0;
@@ -298,7 +309,7 @@ static int open_capture(struct lifecycle *l, struct pv_err *err)
 /* What early_stdio() left open. */
 static int late_stdio(const struct lifecycle *l, int fd)
 {
-        return early_stdio(l, fd) >= 0 ? -1 : fd == STDIN_FILENO ? l->null : l->capture[fd - STDOUT_FILENO];
+        return early_stdio(l, fd) >= 0 ? -1 : fd == STDIN_FILENO ? l->null : l->theirs[fd - STDOUT_FILENO];
 }
 
 /* Some file systems have no sockets: then nobody can speak with the job, which runs nevertheless. */
@@ -405,6 +416,8 @@ static int start(struct lifecycle *l, struct pv_err *err)
         if (pv_boundary_start(pv_steal(&l->begun), &job, &l->boundary, l->observations, err) < 0 ||
             start_network(l, err) < 0)
                 return -1;
+        for (int i = 0; i < 2; i++)
+                pv_fd_closep(&l->theirs[i]);
         announce(l);
         if (l->run->detached && pv_detached_started(l->run->detached, l->live.job, l->job_dir, err) < 0)
                 return -1;
@@ -526,6 +539,8 @@ static void follow(struct lifecycle *l, struct pv_run_end *out)
         start_background(l);
         if (l->run->detached)
                 pv_detached_serve(l->run->detached, l->boundary, l->capture[0]);
+        for (int i = 0; i < 2; i++)
+                pv_output_serve(&l->output[i], l->boundary);
         if (pv_boundary_wait(l->boundary, &end, &err) < 0)
                 pv_log_err(&err);
         note_over(l);
@@ -541,6 +556,10 @@ static void follow(struct lifecycle *l, struct pv_run_end *out)
         if (l->run->detached) {
                 pv_detached_stop(l->run->detached);
                 pv_detached_drain(l->run->detached);
+        }
+        for (int i = 0; i < 2; i++) {
+                pv_output_stop(&l->output[i]);
+                pv_output_drain(&l->output[i], 0);
         }
         if (!pv_serve_end(&l->serving))
                 pv_log_warn("the program that served the stage ended before the command: it may have met errors");
@@ -608,8 +627,11 @@ static void lifecycle_fini(struct lifecycle *l)
         pv_stage_close(l->stage);
         free(l->observations);
         json_decref(l->observed);
-        pv_fd_closep(&l->capture[0]);
-        pv_fd_closep(&l->capture[1]);
+        for (int i = 0; i < 2; i++) {
+                pv_output_fini(&l->output[i]);
+                pv_fd_closep(&l->capture[i]);
+                pv_fd_closep(&l->theirs[i]);
+        }
         pv_fd_closep(&l->null);
         pv_fd_closep(&l->job_dir);
         pv_live_job_fini(&l->live); /* last: its lock tells others that the job has ended */
@@ -625,6 +647,8 @@ int pv_run_execute(const struct pv_run *run, const struct pv_run_plan *decided, 
                 .live = PV_LIVE_JOB_INIT,
                 .job_dir = -1,
                 .capture = { -1, -1 },
+                .output = { PV_OUTPUT_INIT, PV_OUTPUT_INIT },
+                .theirs = { -1, -1 },
                 .null = -1,
                 .failure = PV_ERR_INIT,
                 .network = PV_RUN_NETWORK_INIT,
