@@ -443,6 +443,20 @@ def handing_out(address, path):
             thread.join()
 
 
+WRITE_BACK = "import os; os.write(os.open('/proc/self/fd/0', os.O_WRONLY), b'a line of the agent\\n')"
+
+
+@pytest.mark.parametrize("options", [[], ["</dev/null"]], ids=["pipe", "null"])
+def test_a_pipe_as_stdin_can_be_written_to_and_the_record_says_so(run, pv, workspace, environment, options):
+    """No control: nothing there is keeps a pipe from being opened anew."""
+    script = ('echo one | { read -r x; "$0" run -q --safe -- /usr/bin/python3 -c "$1" %s; read -r x; echo "$x"; }'
+              % " ".join(options))
+    out = run(["sh", "-c", script, pv, WRITE_BACK], cwd=workspace).out
+    observations = jobs.bundle(jobs.job_dirs(environment)[-1])["executor_observations"]
+    limits = [o["limits"] for o in observations if o["control"] == "no-inherited-fds"][0]
+    assert any("a pipe" in limit for limit in limits) == ("agent" in out) == (not options)
+
+
 def test_nobody_hands_a_descriptor_in(refused, home, secret):
     with handing_out(str(home / "socket"), secret / "secret"):
         refused("descriptor_over_socket", home / "socket")

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "boundary/observe.h"
 
-#include <stdio.h>
+#include <fcntl.h>
 #include <sched.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "base/fd.h"
 #include "boundary/control.h"
 
 static struct pv_observation *add(struct pv_observations *obs, enum pv_dimension d, const char *control,
@@ -167,12 +171,28 @@ static void observe_proxy(struct pv_observations *obs)
         pv_observation_conclude(o, PV_LEVEL_COOPERATIVE);
 }
 
+/* Nothing keeps a pipe from being opened anew: Landlock is asked for files that have a path alone. */
+static bool is_writable_pipe(int fd)
+{
+        struct stat st;
+        char path[32];
+        if (fstat(fd, &st) < 0 || !S_ISFIFO(st.st_mode))
+                return false;
+        (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        pv_auto_fd again = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+        return again >= 0;
+}
+
 void pv_observe_inheritance(const struct pv_launch *l, struct pv_observations *obs)
 {
         const struct pv_plan *p = l->spec->plan;
         if (p->net == PV_NET_PROXY)
                 observe_proxy(obs);
-        (void)add(obs, PV_DIM_CREDENTIALS, PV_CONTROL_FDS, "close_range(2): standard descriptors alone are inherited");
+        struct pv_observation *fds = add(obs, PV_DIM_CREDENTIALS, PV_CONTROL_FDS,
+                                         "close_range(2): standard descriptors alone are inherited");
+        if (is_writable_pipe(STDIN_FILENO))
+                pv_observation_limit(fds, "Stdin is a pipe that the command can write to, too: who else reads it may "
+                                          "read that.");
         if (p->filesystem == PV_FS_SANDBOX)
                 (void)add(obs, PV_DIM_CREDENTIALS, PV_CONTROL_ENV, "variables by allow-list and --pass-env");
 }
