@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from lib import beside, filesystems, outside, processes, tree
+from lib import beside, failures, filesystems, outside, processes, tree
 from lib.terminal import Terminal
 
 TOP = Path(__file__).resolve().parent.parent
@@ -64,6 +64,19 @@ def pytest_runtest_protocol(item):
     yield
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, before)
+
+
+HALF = "root" if IS_ROOT else "root of a user namespace" if os.geteuid() == 0 else "an ordinary user"
+
+
+def pytest_runtest_logreport(report):
+    if report.failed:
+        failures.note(f"{report.nodeid} ({HALF}, {report.when})", report.longreprtext)
+
+
+def pytest_collectreport(report):
+    if report.failed:
+        failures.note(f"{report.nodeid} ({HALF}, not even read)", report.longreprtext)
 
 
 # ---- where ----

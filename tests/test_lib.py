@@ -168,6 +168,9 @@ def test_workspace_is_a_clean_repository_on_a_real_filesystem(workspace, run):
     assert run(["stat", "-f", "-c", "%T", workspace]).out.strip() != "tmpfs"
 
 
+OURS = ("PV_MUST_WORK", "PV_TEST_FAILURES")
+
+
 def inner_suite(directory, text, **environment):
     """Runs a one-file suite under this conftest and returns what pytest said."""
     shutil.copy(Path(__file__).parent / "conftest.py", directory)
@@ -175,7 +178,7 @@ def inner_suite(directory, text, **environment):
     (directory / "pytest.ini").write_text("[pytest]\nmarkers =\n    timeout(s): x\n    root: x\n    user: x\n")
     (directory / "test_inner.py").write_text(textwrap.dedent(text))
     return subprocess.run([sys.executable, "-B", "-m", "pytest", "-p", "no:cacheprovider", directory], text=True,
-                          env={**{k: v for k, v in os.environ.items() if k != "PV_MUST_WORK"}, **environment},
+                          env={**{k: v for k, v in os.environ.items() if k not in OURS}, **environment},
                           capture_output=True).stdout
 
 
@@ -187,6 +190,28 @@ def test_a_hanging_test_fails_and_the_next_one_runs(temporary):
         def test_next(): pass
         """)
     assert "took longer than" in out and "1 failed, 1 passed" in out
+
+
+def test_the_end_of_each_failure_is_noted_for_the_end_of_the_log(temporary):
+    noted = temporary / "noted"
+    noted.touch()
+    inner_suite(temporary, """
+        import pytest
+        @pytest.fixture
+        def broken():
+            yield
+            raise OSError("in the tear-down")
+        def test_passes(): pass
+        def test_fails():
+            for i in range(100):
+                print(i)
+            assert "this" == "that"
+        def test_breaks(broken): pass
+        """, PV_TEST_FAILURES=str(noted))
+    text = noted.read_text()
+    assert text.count("FAILED ") == 2 and len(text.splitlines()) < 40
+    assert "test_fails (" in text and "'this' == 'that'" in text and "test_passes" not in text
+    assert "test_breaks (" in text and ", teardown)" in text and "in the tear-down" in text
 
 
 @pytest.mark.parametrize("must_work, closing", [("", "1 skipped"), ("1", "1 failed")])
