@@ -246,10 +246,11 @@ def test_completion_scripts(pvisor, run, temporary):
 @pytest.mark.parametrize("words, wanted", [
     (["re"], "review"), (["review", "la"], "last"), (["review", "run-"], "run-"), (["run", "--continue", "run-"], "run-"),
     (["help", "che"], "checkpoint"), (["completion", "z"], "zsh"), (["login", "cod"], "codex"),
-    (["profile", "show", "gem"], "gemini"), (["run", "--profile", "G"], ""), (["run", "--vm"], ""),
+    (["profile", "show", "gem"], "gemini"), (["apply", "fi"], "fixed"), (["run", "--overlaynet-allow", "@np"], "@npm"),
+    (["run", "--profile", "G"], ""), (["run", "--vm"], ""),
 ])
 def test_bash_completes_each_kind_of_word(pvisor, pv, run, workspace, temporary, words, wanted):
-    pvisor("run", "-q", "--stage", "--", "true", cwd=workspace)
+    pvisor("run", "-q", "--stage", "--name", "fixed", "--", "true", cwd=workspace)
     script = temporary / "script"
     script.write_text(f"pvisor() {{ {pv} \"$@\"; }}\n" + pvisor("completion", "bash").out)
     said = run(["bash", "-c", '. "$1"; shift; COMP_WORDS=(pvisor "$@"); COMP_CWORD=$#; _pvisor; echo "${COMPREPLY[@]}"',

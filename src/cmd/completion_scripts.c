@@ -4,13 +4,18 @@
 #include <string.h>
 #include "cmd/help.h"
 
-/* The ids of this workspace's jobs, for all three shells. */
-#define JOBS "pvisor list 2>/dev/null | sed -n 's/^\\(run-[^ ]*\\) .*/\\1/p'"
+/* The ids and names of this workspace's jobs, for all three shells. */
+#define JOBS "pvisor list --json 2>/dev/null | sed -nE 's/^ *\"(id|name)\": \"([A-Za-z0-9._-]+)\",?$/\\2/p'"
 
 /* The names of profiles: what stands before the first empty line. */
 #define PROFILES "pvisor profile list 2>/dev/null | sed -n '/^$/q; s/^\\([^ ]*\\) .*/\\1/p'"
 
+/* Groups of network targets, one a line. */
+#define GROUPS "pvisor profile list 2>/dev/null | sed -n 's/^Groups of hosts: //p' | tr ' ' '\\n'"
+
 #define SHELLS "bash zsh fish"
+
+enum { LEAST_BRIEF = 20, MOST_BRIEF = 72 };
 
 static bool is_offered(const struct pv_opt *o)
 {
@@ -38,9 +43,12 @@ static void put_brief(struct pv_str *out, const char *help)
 {
         const char *end = strstr(help, ". "), *colon = strstr(help, ": ");
         size_t n = end ? (size_t)(end - help) : strlen(help);
-        if (colon && (size_t)(colon - help) < n)
+        if (colon && (size_t)(colon - help) < n && colon - help >= LEAST_BRIEF) /* "With --commits: ..." says nothing */
                 n = (size_t)(colon - help);
-        while (n && (help[n - 1] == '.' || help[n - 1] == ' '))
+        for (size_t i = n; n > MOST_BRIEF && i > 0; i--) /* at a word */
+                if (i <= MOST_BRIEF && help[i] == ' ')
+                        n = i;
+        while (n && strchr(".,;: ", help[n - 1]))
                 n--;
         for (size_t i = 0; i < n; i++)
                 pv_str_putc(out, strchr("'\"`$\\[]:", help[i]) ? ' ' : help[i]);
@@ -70,6 +78,7 @@ static const char *bash_reply(enum pv_opt_complete what)
                 [PV_COMPLETE_JOB] = "_pvisor_jobs",
                 [PV_COMPLETE_ENV] = "COMPREPLY=($(compgen -e -- \"$cur\"))",
                 [PV_COMPLETE_PROFILE] = "_pvisor_profiles",
+                [PV_COMPLETE_TARGET] = "_pvisor_targets",
                 [PV_COMPLETE_COMMAND] = "_pvisor_commands",
                 [PV_COMPLETE_SHELL] = "COMPREPLY=($(compgen -W \"" SHELLS "\" -- \"$cur\"))",
         };
@@ -113,6 +122,8 @@ void pv_completion_bash(struct pv_str *out, const struct pv_command *const *comm
                         "        COMPREPLY=($(compgen -W \"last $(" JOBS ")\" -- \"$cur\"))\n}\n"
                         "_pvisor_profiles()\n{\n"
                         "        COMPREPLY=($(compgen -W \"none $(" PROFILES ")\" -- \"$cur\"))\n}\n"
+                        "_pvisor_targets()\n{\n"
+                        "        COMPREPLY=($(compgen -W \"$(" GROUPS ")\" -- \"$cur\"))\n}\n"
                         "_pvisor_commands()\n{\n"
                         "        COMPREPLY=($(compgen -W \"");
         for (size_t i = 0; (name = pv_command_name(i)); i++)
@@ -166,6 +177,7 @@ static const char *zsh_action(enum pv_opt_complete what)
                 [PV_COMPLETE_JOB] = "_pvisor_jobs",
                 [PV_COMPLETE_ENV] = "_parameters -g \"*export*\"",
                 [PV_COMPLETE_PROFILE] = "_pvisor_profiles",
+                [PV_COMPLETE_TARGET] = "_pvisor_targets",
                 [PV_COMPLETE_COMMAND] = "_pvisor_commands",
                 [PV_COMPLETE_SHELL] = "(" SHELLS ")",
         };
@@ -218,6 +230,10 @@ void pv_completion_zsh(struct pv_str *out, const struct pv_command *const *comma
                         "        local -a profiles\n"
                         "        profiles=(none ${(f)\"$(" PROFILES ")\"})\n"
                         "        compadd -a profiles\n"
+                        "}\n\n_pvisor_targets()\n{\n"
+                        "        local -a groups\n"
+                        "        groups=(${(f)\"$(" GROUPS ")\"})\n"
+                        "        compadd -a groups\n"
                         "}\n\n_pvisor_commands()\n{\n"
                         "        local -a commands\n        commands=(\n");
         for (size_t i = 0; (name = pv_command_name(i)); i++) {
@@ -265,6 +281,8 @@ static void fish_option(struct pv_str *out, const struct pv_opt *o, const char *
                         pv_str_put(out, " -f -a '(__pvisor_jobs)'");
                 } else if (o->complete == PV_COMPLETE_PROFILE) {
                         pv_str_put(out, " -f -a '(__pvisor_profiles)'");
+                } else if (o->complete == PV_COMPLETE_TARGET) {
+                        pv_str_put(out, " -f -a '(__pvisor_targets)'");
                 } else if (o->complete == PV_COMPLETE_ENV) {
                         pv_str_put(out, " -f -a '(set -nx)'");
                 } else if (o->complete == PV_COMPLETE_DIR) {
@@ -296,6 +314,7 @@ void pv_completion_fish(struct pv_str *out, const struct pv_command *const *comm
         pv_str_put(out, "# fish completion for pvisor; written from its option tables\n"
                         "function __pvisor_jobs\n        echo last\n        " JOBS "\nend\n"
                         "function __pvisor_profiles\n        echo none\n        " PROFILES "\nend\n"
+                        "function __pvisor_targets\n        " GROUPS "\nend\n"
                         "function __pvisor_commands\n");
         for (size_t i = 0; (name = pv_command_name(i)); i++)
                 pv_str_putf(out, "        echo %s\n", name);

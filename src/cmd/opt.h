@@ -45,6 +45,7 @@ enum pv_opt_complete {
         PV_COMPLETE_JOB,
         PV_COMPLETE_ENV,
         PV_COMPLETE_PROFILE,
+        PV_COMPLETE_TARGET, /* of the network: groups */
         PV_COMPLETE_COMMAND,
         PV_COMPLETE_SHELL
 };

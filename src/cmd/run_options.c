@@ -149,6 +149,7 @@ const struct pv_opt pv_run_options[] = {
           .type = PV_OPT_LIST,
           .arg = "TARGET",
           .field = FIELD(overlaynet_allow),
+          .complete = PV_COMPLETE_TARGET,
           .check = pv_check_net_target,
           .help = "Let it reach HOST, *.SUFFIX, ADDRESS or CIDR, each with an optional :PORT, :FIRST-LAST or a list of "
                   "them, or a @GROUP (@npm @pypi @crates @go @debian @github, and your own in groups.yaml); all else "
@@ -158,6 +159,7 @@ const struct pv_opt pv_run_options[] = {
           .type = PV_OPT_LIST,
           .arg = "TARGET",
           .field = FIELD(overlaynet_deny),
+          .complete = PV_COMPLETE_TARGET,
           .check = pv_check_net_target,
           .help = "Refuse these targets; wins over every allow, and over what is granted later. Repeatable." },
         { .name = "overlaynet-limit",
