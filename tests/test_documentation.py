@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the documents name exists: tests that back a claim, files, options."""
 import re
+import subprocess
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[1]
@@ -27,3 +28,23 @@ def test_files_that_documents_name_exist():
             if not (TOP / name).exists():
                 missing.append(f"{page.relative_to(TOP)}: {name}")
     assert not missing, missing
+
+
+def same_in_every_run(text, home):
+    text = text.replace(str(home), "/home/you")
+    for what, word in ((r"run-\d{8}-\d{6}-[0-9a-f]{4}", "run-ID"), (r"\b[0-9a-f]{7,8}\b", "HASH"), (r"\b\d+s\b", "Ns"),
+                       (r"left out: \d+ changes in git", "left out: N changes in git")):
+        text = re.sub(what, word, text)
+    return text
+
+
+def test_the_tour_of_the_readme_is_what_happens(pv, environment, home):
+    environment["PATH"] = f"{Path(pv).parent}:{environment['PATH']}"
+    subprocess.run([TOP / "demo" / "shop.sh"], env=environment, check=True, stdout=subprocess.DEVNULL)
+    tour = (TOP / "README.md").read_text().split("## Five minutes")[1].split("If you change a file yourself")[0]
+    steps = re.findall(r"^```\n\$ (.*)\n((?:.*\n)*?)```$", tour, re.M)
+    assert len(steps) > 8
+    for command, shown in steps:
+        done = subprocess.run(["bash", "-c", command], cwd=home / "shop", env=environment, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
+        assert same_in_every_run(done.stdout, home) == same_in_every_run(shown, home), command
