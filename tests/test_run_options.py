@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options and configuration of `pvisor run`: what is understood, what is refused, and that nothing is ignored."""
 import json
+import re
 
 import pytest
 
@@ -206,6 +207,30 @@ def test_config_errors_name_file_and_line(pvisor, workspace, config, text, line,
     path = config(text)
     result = pvisor("run", "--config", path, "--", "true", cwd=workspace, code=2)
     assert f"pvisor: {path}:{line}: " in result.err and words in result.err
+
+
+def test_toml_is_told_what_it_would_be(pvisor, workspace, temporary, plan):
+    """The published tool's configuration is refused with its fields as they are written here, and that is understood."""
+    path = temporary / "run.toml"
+    path.write_text("""# mine
+safe = true
+pass_env = ["TERM"]
+
+[run]
+agent = "x"
+
+[filesystem]
+mount = [{ source = "/usr/share", access = "read" }]
+
+[[overlaynet.rules]]
+host = "api.example.com"
+ports = [443]
+""")
+    result = pvisor("run", "--config", str(path), "--", "true", cwd=workspace, code=2)
+    assert "this is TOML" in result.err
+    yaml = re.search(r"in YAML: (\{.*\}), and 1 more", result.err).group(1)
+    path.write_text(yaml + "\n")
+    assert "/usr/share" in json.dumps(plan("--config", str(path)))
 
 
 def test_config_cannot_ask_for_a_later_versions_limit(pvisor, workspace, config):

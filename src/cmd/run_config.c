@@ -46,6 +46,13 @@ static bool takes_parts(void *ctx, const char *name)
         return pv_streq(name, "overlaynet-allow") || pv_streq(name, "overlaynet-deny");
 }
 
+static bool knows(void *ctx, const char *name)
+{
+        (void)ctx;
+        const struct pv_opt *o = pv_opt_find(pv_run_options, name);
+        return o && !(o->flags & (PV_OPT_HIDDEN | PV_OPT_CLI_ONLY)) && o->type != PV_OPT_REFUSED;
+}
+
 int pv_run_load_config(const char *path, struct pv_request *request, struct pv_err *err)
 {
         pv_auto_free char *own = NULL;
@@ -56,7 +63,9 @@ int pv_run_load_config(const char *path, struct pv_request *request, struct pv_e
                 pv_log_debug("options of %s apply", own);
                 path = own;
         }
-        const struct pv_config_sink sink = { .set = set_field, .takes_parts = takes_parts, .ctx = request };
+        const struct pv_config_sink sink = {
+                .set = set_field, .takes_parts = takes_parts, .knows = knows, .ctx = request
+        };
         if (pv_config_load(path, &sink, err) == 0)
                 return 0;
         return !own && err->sys ? pv_err_wrap(err, "--config") : -1; /* else it names file and line already */

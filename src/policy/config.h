@@ -35,6 +35,8 @@ struct pv_config_sink {
         int (*set)(void *ctx, const struct pv_config_field *field, struct pv_err *err);
         /* Whether values of this field may have parts; NULL: none. */
         bool (*takes_parts)(void *ctx, const char *name);
+        /* Whether there is a field of that name, for hints; NULL: nothing is hinted at. */
+        bool (*knows)(void *ctx, const char *name);
         void *ctx;
 };
 
