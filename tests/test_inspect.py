@@ -2,6 +2,7 @@
 """inspect: a look into the result, contained, with nothing kept."""
 import os
 import socket
+import subprocess
 
 import pytest
 
@@ -115,3 +116,32 @@ def test_leftovers_of_a_killed_look_are_removed(pvisor, staged, environment):
     (left / "upper").mkdir(parents=True)
     pvisor("inspect", "--", "true", cwd=staged)
     assert not left.exists()
+
+
+
+@pytest.mark.parametrize("how", ["never applied", "undone", "part undone", "part applied", "part dropped", "continued"])
+def test_what_was_deleted_is_no_name_where_the_host_has_no_such_directory_any_more(pvisor, plain, how):
+    """Overlayfs lists the whiteouts of a directory that merges with nothing, unless that is marked as merged."""
+    (plain / "src/other.c").write_text("\n")
+    script = "rm src/main.c src/util/list.c; echo 1 >> src/other.c; mkdir src/new; echo 1 | tee src/new/a src/new/b"
+    pvisor("run", "--stage", "--", "sh", "-c", script, cwd=plain)
+    if how == "undone":
+        pvisor("apply", "--all", cwd=plain)
+        pvisor("undo", cwd=plain)
+    elif how == "part undone":
+        pvisor("apply", "--path", "src", cwd=plain)
+        pvisor("undo", cwd=plain)
+        pvisor("apply", "--path", "src/other.c", cwd=plain)
+    elif how == "part applied":
+        pvisor("apply", "--path", "src/new/a", cwd=plain)
+        pvisor("run", "--continue", "last", "--", "rm", "src/new/a", cwd=plain)
+    elif how == "part dropped":
+        pvisor("drop", "--path", "src/other.c", cwd=plain)
+    elif how == "continued":
+        pvisor("checkpoint", cwd=plain)
+        pvisor("run", "--continue", "last", "--", "rm", "src/new/a", "src/other.c", cwd=plain)
+    subprocess.run("rm -r src; echo file > src", shell=True, cwd=plain, check=True)
+    look = "ls -lR . && find . -type f -exec cat {} + > /dev/null && rm -rf src && ! test -e src"
+    for command in (["inspect", "last"], ["run", "-q", "--continue", "last"]):
+        result = pvisor(*command, "--", "sh", "-c", look, cwd=plain)
+        assert not result.err, result

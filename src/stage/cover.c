@@ -38,7 +38,10 @@ static int make_parent(struct pv_stage *s, size_t root, const char *path)
         if (fstatat(parent.fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0)
                 return S_ISDIR(st.st_mode);
         pv_auto_fd like = open_newest(s, root, path);
-        return like < 0 || pv_layer_make_like(parent.fd, name, like) < 0 ? -1 : 1;
+        if (like < 0 || pv_layer_make_like(parent.fd, name, like) < 0)
+                return -1;
+        pv_layer_mark_merged(parent.fd, name);
+        return 1;
 }
 
 static int make_parents(struct pv_stage *s, size_t root, const char *path)

@@ -245,6 +245,7 @@ static int keep_dir(struct forgetting *f, const struct pv_change *x, size_t k, c
         if (f->fate == PV_CHANGES_DROPPED && x->kind == PV_CHANGE_METADATA &&
             make_like_host(f, x, f->parent[k], name) < 0)
                 return -1;
+        pv_layer_mark_merged(f->parent[k], name);
         return 0;
 }
 

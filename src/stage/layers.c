@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
+#include "base/copy.h"
 #include "base/dir.h"
 #include "base/json.h"
 #include "base/whiteout.h"
@@ -172,6 +173,11 @@ int pv_layer_make_like(int parent, const char *name, int target)
         if (copy_xattrs(target, fd) < 0 || fchmod(fd, st.st_mode & 07777) < 0)
                 return -1;
         return futimens(fd, (struct timespec[]){ st.st_atim, st.st_mtim });
+}
+
+void pv_layer_mark_merged(int parent, const char *name)
+{
+        (void)pv_xattr_set(parent, name, "user.overlay.origin", "", 0);
 }
 
 int pv_layers_make_top(struct pv_stage *s, struct pv_err *err)

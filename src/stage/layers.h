@@ -61,6 +61,13 @@ bool pv_layer_is_opaque(int dirfd, const char *name);
 int pv_layer_make_like(int parent, const char *name, int like);
 
 /*
+ * Marks a directory of a layer as one that merges with what lies below, as overlayfs marks those that it copies up: its
+ * whiteouts are then no names even where the host has nothing there any more. A filesystem that refuses the mark has
+ * none of overlayfs's directories either.
+ */
+void pv_layer_mark_merged(int parent, const char *name);
+
+/*
  * Stages that stand on layers of this one: files in dependents/, named by the id of the stage that stands on them. A
  * stage that is gone, or another one in its place, does not count. Sets *up_to to one more than the highest of our
  * layer numbers that somebody stands on (0: nobody).

@@ -15,6 +15,7 @@
 #include "base/syscall.h"
 #include "base/whiteout.h"
 #include "stage/facts.h"
+#include "stage/layers.h"
 #include "stage/settle.h"
 #include "stage/unsettled.h"
 
@@ -75,6 +76,7 @@ static int copy_directory(struct pv_engine *e, uint32_t root, const char *path, 
         if (pv_path_remove_tree(to.dirfd, part, err) < 0 ||
             pv_copy_entry(from.dirfd, from.name, to.dirfd, part, flags, err) < 0)
                 return pv_err_wrap(err, "stage %s again", path);
+        pv_layer_mark_merged(to.dirfd, part);
         if (fstatat(to.dirfd, part, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
             (!e->by_root && (st.st_mode & S_IRWXU) != S_IRWXU &&
              fchmodat(to.dirfd, part, (st.st_mode & 07777) | S_IRWXU, 0) < 0) ||
