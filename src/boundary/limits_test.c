@@ -5,7 +5,6 @@
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
-#include <time.h>
 #include "base/fd.h"
 #include "boundary/control.h"
 #include "boundary/limits.h"
@@ -207,11 +206,11 @@ static void anybody_is_held_by_the_pid_namespace(void **state)
         assert_int_equal(r, 0);
 }
 
-static int in_group(void *arg)
+static int in_group(int entered)
 {
-        (void)arg;
-        struct timespec wait = { .tv_nsec = 100000000 };
-        (void)nanosleep(&wait, NULL); /* until it is in the group */
+        char c;
+        if (read(entered, &c, 1) != 1)
+                return 1;
         int n = fork_until_refused(100);
         return n >= 19 && n <= 20 + PV_LIMITS_OWN_PROCESSES ? 0 : 1;
 }
@@ -222,15 +221,21 @@ static void a_group_holds_all_of_it(void **state)
         const struct pv_limits limits = { .max_processes = 20, .memory_bytes = 256 << 20 };
         struct pv_err err = PV_ERR_INIT;
         pv_auto_cgroup g = NULL;
-        int status;
+        int status, entered[2];
 
         assert_int_equal(pv_cgroup_open(&limits, &g, &err), 0);
         if (!g || pv_cgroup_effect(g).max_processes == 0)
                 skip();
+        assert_int_equal(pipe(entered), 0);
         pid_t pid = fork();
-        if (pid == 0)
-                _exit(in_group(NULL));
+        if (pid == 0) {
+                (void)close(entered[1]);
+                _exit(in_group(entered[0]));
+        }
         assert_int_equal(pv_cgroup_enter(g, pid, &err), 0);
+        assert_int_equal(write(entered[1], "", 1), 1);
+        (void)close(entered[0]);
+        (void)close(entered[1]);
         assert_int_equal(waitpid(pid, &status, 0), pid);
         assert_int_equal(status, 0);
 }

@@ -159,6 +159,7 @@ static void raise_loopback(void)
 static void build_root(void)
 {
         char new_root[] = "/tmp/pv-probe-root-XXXXXX", to[256], options[512];
+        int tmp = open("/tmp", O_PATH | O_DIRECTORY | O_CLOEXEC);
 
         CHILD_CHECK(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0);
         CHILD_CHECK(mkdtemp(new_root) && mount("root", new_root, "tmpfs", 0, NULL) == 0);
@@ -180,6 +181,7 @@ static void build_root(void)
         (void)snprintf(to, sizeof to, "%s%s", new_root, host);
         CHILD_CHECK(mkdir(to, 0700) == 0);
         CHILD_CHECK(syscall(SYS_pivot_root, ".", ".") == 0 && umount2(".", MNT_DETACH) == 0 && chdir("/") == 0);
+        CHILD_CHECK(unlinkat(tmp, strrchr(new_root, '/') + 1, AT_REMOVEDIR) == 0 && close(tmp) == 0);
 }
 
 static struct pv_observations obs;

@@ -223,7 +223,7 @@ static void ask_any_server(void)
                 CHECK(recvfrom(dns, buf, sizeof buf, 0, (struct sockaddr *)&from, &n) == 8);
                 CHECK(sendto(dns, "answer", 6, 0, (struct sockaddr *)&from, n) == 6);
                 struct pollfd p = { .fd = fd, .events = POLLIN };
-                CHECK(poll(&p, 1, 1000) == 1); /* connected: only an answer from that very server is received */
+                CHECK(poll(&p, 1, 10000) == 1); /* connected: only an answer from that very server is received */
                 CHECK(recv(fd, buf, sizeof buf, 0) == 6);
                 CHECK(close(fd) == 0);
                 CHECK(try_connect(SOCK_STREAM, servers[i], 53, &fd) == 0);

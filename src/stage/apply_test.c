@@ -185,11 +185,15 @@ static void check_act(const struct act *a)
 static void test_apply_and_undo(void **state)
 {
         /* The notices go where no other test's do. */
-        pv_auto_free char *store = pv_strf("/tmp/pv-apply-test-%u", geteuid());
+        char store[] = "/tmp/pv-apply-test-XXXXXX";
+        assert_non_null(mkdtemp(store));
         assert_int_equal(setenv("PVISOR_HOME", store, 1), 0);
         for (place = fixture_next_place(NULL); place; place = fixture_next_place(place))
                 for (size_t i = 0; i < sizeof acts / sizeof *acts; i++)
                         check_act(&acts[i]);
+        struct pv_err err = PV_ERR_INIT;
+        pv_auto_fd tmp = open("/tmp", O_PATH | O_DIRECTORY);
+        assert_return_code(pv_path_remove_tree(tmp, store + strlen("/tmp/"), &err), 0);
 }
 
 /* ---- more than one stage on a target ---- */
@@ -285,17 +289,22 @@ static void test_an_apply_waits_for_another_to_end(void **state)
         struct fixture *f = fixture_make("echo a >a");
         use_store(f, "store");
         fixture_run_and_seal(f, "echo x >a", NULL);
+        int status, locked[2];
+        char c;
+        assert_return_code(pipe(locked), 0);
         pid_t pid = fork();
         if (pid == 0) {
                 int fd = open(f->target, O_RDONLY | O_DIRECTORY);
-                (void)flock(fd, LOCK_EX);
+                if (flock(fd, LOCK_EX) < 0 || write(locked[1], "", 1) != 1)
+                        _exit(1);
                 (void)usleep(300 * 1000);
                 fixture_host(f, "test $(cat a) = a");
                 _exit(0);
         }
-        (void)usleep(100 * 1000);
+        assert_int_equal(read(locked[0], &c, 1), 1);
+        (void)close(locked[0]);
+        (void)close(locked[1]);
         must_apply(f, &none);
-        int status;
         assert_int_equal(waitpid(pid, &status, 0), pid);
         assert_int_equal(status, 0);
         fixture_free(f);

@@ -93,13 +93,24 @@ static pid_t start_init(const struct fixture *f)
         return pid;
 }
 
-static void end_init(pid_t pid)
+static void end_process(pid_t pid)
 {
         assert_return_code(kill(pid, SIGKILL), 0);
         assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
 
-/* A child that holds the stage's lock for another moment, as what is left of a run does; it may kill a process. */
+/* A child that holds the stage's lock for as long as it lives. */
+static pid_t start_holder(void)
+{
+        pid_t pid = fork();
+        if (pid == 0) {
+                (void)pause();
+                _exit(1);
+        }
+        return pid;
+}
+
+/* One that holds it for another moment, as what is left of a run does; it may kill a process. */
 static pid_t start_rest(pid_t to_kill)
 {
         pid_t pid = fork();
@@ -115,12 +126,12 @@ static pid_t start_rest(pid_t to_kill)
 static void test_while_a_command_lives_its_stage_is_in_use_at_once(void **state)
 {
         struct fixture *f = fixture_make("");
-        pid_t init = start_init(f), rest = start_rest(0);
+        pid_t init = start_init(f), holder = start_holder();
         pv_stage_close(pv_steal(&f->stage));
         assert_null(reopen(f, PV_STAGE_TAKE));
         assert_int_equal(err.kind, PV_ERR_BUSY);
-        assert_int_equal(waitpid(rest, NULL, 0), rest);
-        end_init(init);
+        end_process(holder);
+        end_process(init);
         f->stage = reopen(f, PV_STAGE_TAKE);
         assert_non_null(f->stage);
         fixture_free(f);
@@ -129,7 +140,7 @@ static void test_while_a_command_lives_its_stage_is_in_use_at_once(void **state)
 static void test_the_rest_of_a_run_that_was_killed_is_waited_for(void **state)
 {
         struct fixture *f = fixture_make("");
-        end_init(start_init(f));
+        end_process(start_init(f));
         pid_t rest = start_rest(0);
         pv_stage_close(pv_steal(&f->stage));
         f->stage = reopen(f, PV_STAGE_TAKE);
@@ -150,11 +161,11 @@ static void test_the_rest_of_a_run_that_is_over_is_waited_for(void **state)
         assert_int_equal(waitpid(rest, NULL, 0), rest);
         assert_int_equal(waitpid(init, NULL, 0), init);
         /* From now on it is somebody's who decides, and no run's. */
-        rest = start_rest(0);
+        pid_t holder = start_holder();
         pv_stage_close(pv_steal(&f->stage));
         assert_null(reopen(f, PV_STAGE_TAKE));
         assert_int_equal(err.kind, PV_ERR_BUSY);
-        assert_int_equal(waitpid(rest, NULL, 0), rest);
+        end_process(holder);
         f->stage = reopen(f, PV_STAGE_TAKE);
         assert_non_null(f->stage);
         fixture_free(f);
