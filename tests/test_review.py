@@ -369,3 +369,10 @@ def test_it_changes_nothing(agent, review, workspace):
     before = tree.snapshot(workspace)
     review()
     tree.assert_same(before, tree.snapshot(workspace))
+
+
+def test_wide_characters_take_their_columns(pvisor, workspace):
+    pvisor("run", "-q", "--stage", "--", "sh", "-c", "echo a > 日本語.txt; echo b > plain.txt; echo c > é.txt", cwd=workspace)
+    rows = [row for row in pvisor("review", cwd=workspace).out.splitlines() if row.endswith(".txt  2 B") or row.endswith("2 B")]
+    at = {row.split()[1]: row.index("2 B") for row in rows}
+    assert at["日本語.txt"] == at["plain.txt"] - 3 and at["é.txt"] == at["plain.txt"], rows

@@ -44,6 +44,8 @@ static int show(struct pv_job *job, bool json, struct pv_err *err)
                 pv_str_put_safe(&text, names.v[i]);
                 pv_str_putc(&text, '\n');
         }
+        if (!names.n)
+                pv_log_note("%s has no checkpoint; `pvisor checkpoint %s` makes one", job->id, job->id);
         return pv_cmd_print(&text, err);
 }
 

@@ -151,25 +151,74 @@ void pv_put_styled(struct pv_str *b, const struct pv_screen *s, enum pv_style st
         pv_str_putf(b, "%s%s%s", pv_style_on(s, style), text, pv_style_off(s));
 }
 
+/* One character of well-formed UTF-8 (what pv_str_put_safe() leaves is): its bytes, and its number. */
+static size_t decode(const char *s, size_t n, uint32_t *number)
+{
+        unsigned char c = (unsigned char)s[0];
+        size_t len = c < 0xc0 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
+        *number = len == 1 ? c : c & (0x7fU >> len);
+        for (size_t i = 1; i < len && i < n; i++)
+                *number = *number << 6 | ((unsigned char)s[i] & 0x3f);
+        return len < n ? len : n;
+}
+
+/*
+ * Columns of a character on a terminal: 2 for East Asian wide and full-width ones and most pictures (Unicode, UAX #11), 0
+ * for marks that stand over the one before.
+ */
+static size_t width_of(uint32_t c)
+{
+        static const struct {
+                uint32_t first, last;
+                uint8_t width;
+        } ranges[] = {
+                { 0x0300, 0x036f, 0 },   { 0x1100, 0x115f, 2 },   { 0x200b, 0x200d, 0 },   { 0x20d0, 0x20ff, 0 },
+                { 0x2e80, 0x303e, 2 },   { 0x3041, 0x33ff, 2 },   { 0x3400, 0x4dbf, 2 },   { 0x4e00, 0xa4cf, 2 },
+                { 0xa960, 0xa97f, 2 },   { 0xac00, 0xd7a3, 2 },   { 0xf900, 0xfaff, 2 },   { 0xfe00, 0xfe0f, 0 },
+                { 0xfe30, 0xfe6f, 2 },   { 0xff00, 0xff60, 2 },   { 0xffe0, 0xffe6, 2 },   { 0x1f300, 0x1f64f, 2 },
+                { 0x1f680, 0x1f6ff, 2 }, { 0x1f900, 0x1f9ff, 2 }, { 0x20000, 0x3fffd, 2 },
+        };
+        for (size_t i = 0; i < sizeof ranges / sizeof *ranges && c >= ranges[i].first; i++)
+                if (c <= ranges[i].last)
+                        return ranges[i].width;
+        return 1;
+}
+
 size_t pv_columns(const char *s, size_t n)
 {
         size_t columns = 0;
-        for (size_t i = 0; i < n; i++)
-                columns += ((unsigned char)s[i] & 0xc0) != 0x80;
+        uint32_t c = 0;
+        for (size_t i = 0; i < n; columns += width_of(c))
+                i += decode(s + i, n - i, &c);
         return columns;
 }
 
-/* The byte at which the column begins. */
+/* The byte at which no more than that many columns have gone by. */
 static size_t byte_of_column(const char *s, size_t n, size_t column)
 {
-        size_t i = 0;
-        for (size_t at = 0; i < n; i++) {
-                if (((unsigned char)s[i] & 0xc0) == 0x80)
-                        continue;
-                if (at++ == column)
-                        break;
+        size_t at = 0;
+        for (size_t i = 0; i < n;) {
+                uint32_t c = 0;
+                size_t len = decode(s + i, n - i, &c);
+                at += width_of(c);
+                if (at > column)
+                        return i;
+                i += len;
         }
-        return i;
+        return n;
+}
+
+/* The byte from which on the rest has no more than that many columns. */
+static size_t byte_of_rest(const char *s, size_t n, size_t columns, size_t rest)
+{
+        for (size_t i = 0; i < n;) {
+                uint32_t c = 0;
+                if (columns <= rest)
+                        return i;
+                i += decode(s + i, n - i, &c);
+                columns -= width_of(c);
+        }
+        return n;
 }
 
 void pv_put_fitted_safe(struct pv_str *b, const char *safe, size_t max)
@@ -182,7 +231,7 @@ void pv_put_fitted_safe(struct pv_str *b, const char *safe, size_t max)
         size_t head = (max - 3) / 3, tail = max - 3 - head;
         pv_str_put_bytes(b, safe, byte_of_column(safe, n, head));
         pv_str_put(b, "...");
-        pv_str_put(b, safe + byte_of_column(safe, n, columns - tail));
+        pv_str_put(b, safe + byte_of_rest(safe, n, columns, tail));
 }
 
 void pv_put_fitted(struct pv_str *b, const char *s, size_t max)

@@ -83,6 +83,8 @@ static int show(const struct pv_job *job, struct pv_stage *s, bool json, struct 
         }
         for (size_t i = 0; i < alone.n; i++)
                 pv_str_putf(&text, "%s  commits alone\n", alone.v[i]);
+        if (!text.len)
+                pv_log_note("nothing of %s was applied yet", job->id);
         return pv_cmd_print(&text, err);
 }
 
