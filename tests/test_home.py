@@ -34,6 +34,36 @@ def record(environment):
     return jobs.bundle(jobs.job_dirs(environment)[-1])
 
 
+# ---- what is said of it ----
+
+HOMES = {  # (options, where the run is, where HOME is shown: None is nowhere)
+    "private": ([], "{workspace}", None),
+    "workspace": ([], "{home}", "{home}"),
+    "share": (["--mount", "{home}:read"], "{workspace}", "{home}"),
+    "elsewhere": (["--mount", "{people}:/mnt/people:read"], "{workspace}", "/mnt/people/me"),
+    "covered": (["--mount", "{people}:read"], "{workspace}", None),
+}
+
+
+@pytest.mark.parametrize("case", HOMES)
+def test_the_record_calls_no_home_private_that_is_shown(pvisor, workspace, temporary, environment, case):
+    """Without --safe it may be the workspace, or asked for: of that too the record said "a private empty directory"."""
+    home = temporary / "people" / "me"
+    home.mkdir(parents=True)
+    (home / ".netrc").write_text("machine x")
+    environment.update(HOME=str(home), PVISOR_HOME=str(temporary / "store"))
+    places = {"home": home, "people": home.parent, "workspace": workspace}
+    options, cwd, shown = HOMES[case]
+    command = [*[o.format(**places) for o in options], "--", "sh", "-c",
+               f"cat {(shown or '{home}').format(**places)}/.netrc || true"]
+    said = pvisor("run", "--stage", *command, cwd=cwd.format(**places))
+    assert said.out == ("machine x" if shown else "")
+    bundle = json.loads((max((temporary / "store" / "jobs").iterdir()) / "bundle.json").read_text())
+    assert bundle["safety"]["levels"]["sensitive_paths"] == ("unenforced" if shown else "enforced")
+    assert ("credential stores in it are shown" in said.err) == (case == "workspace")
+    pvisor("run", "--stage", "--strict", *command, cwd=cwd.format(**places), code=5 if shown else 0)
+
+
 # ---- caches ----
 
 @pytest.fixture

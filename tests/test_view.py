@@ -202,6 +202,14 @@ def test_a_read_share_is_read_only_and_its_sockets_are_inert(inside, sandbox, sh
         os.close(reader)
 
 
+@pytest.mark.parametrize("place", ["/tmp", "/run", "home"])
+def test_a_read_share_in_place_of_a_private_directory(inside, sandbox, share, home, place):
+    """The private one stayed below it, writable, and the run was refused for that."""
+    there = home if place == "home" else place
+    look = f"cat {there}/file; touch {there}/new 2>/dev/null || echo read-only"
+    assert inside([*sandbox, "--mount", f"{share}:{there}:read"], look) == "words\nread-only\n"
+
+
 def test_read_shares_of_one_place_show_nothing_else_of_it(inside, sandbox, share):
     """Several of one directory are parts of one overlay: each is inert, and none leads to what lies beside it."""
     for name in ("one", "two"):

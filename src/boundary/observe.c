@@ -4,9 +4,11 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/fd.h"
+#include "base/path.h"
 #include "boundary/control.h"
 
 static struct pv_observation *add(struct pv_observations *obs, enum pv_dimension d, const char *control,
@@ -86,11 +88,29 @@ static bool keeps_caches(const struct pv_launch *l)
         return false;
 }
 
+/* Does something that was asked for show HOME, under whatever name? What is put over it at that place does not. */
+static bool is_home_shown(const struct pv_view *view, const char *home)
+{
+        for (size_t i = 0; i < view->n; i++) {
+                const struct pv_view_step *s = &view->v[i];
+                bool shows = s->op == PV_VIEW_READ || s->op == PV_VIEW_WRITE || s->op == PV_VIEW_STAGE;
+                if (!shows || !pv_path_is_within(home, s->src))
+                        continue;
+                size_t n = s->src[1] ? strlen(s->src) : 0; /* "/" */
+                pv_auto_free char *there = pv_strf("%s%s", s->dst, home + n);
+                if (pv_view_at(view, there) == s)
+                        return true;
+        }
+        return false;
+}
+
+/* Where HOME is the workspace's, or was asked for without --safe, nothing keeps credential stores out of sight. */
 static void observe_home(const struct pv_launch *l, struct pv_observations *obs)
 {
         const struct pv_plan *p = l->spec->plan;
         char mechanism[96];
-        if (l->view.base != PV_VIEW_NEW_ROOT)
+        if (l->view.base != PV_VIEW_NEW_ROOT || p->home_mode == PV_HOME_HOST ||
+            (p->home_mode == PV_HOME_EMPTY && !p->safe && is_home_shown(&l->view, p->home)))
                 return;
         if (p->home_mode == PV_HOME_COW)
                 (void)snprintf(mechanism, sizeof mechanism, "a throw-away view of HOME, %zu credential stores hidden",

@@ -474,6 +474,23 @@ static void add_names(struct ctx *c)
         }
 }
 
+static bool is_whole(enum pv_view_op op)
+{
+        return op == PV_VIEW_READ || op == PV_VIEW_WRITE || op == PV_VIEW_STAGE || op == PV_VIEW_COW ||
+               op == PV_VIEW_PRIVATE;
+}
+
+/* Of what something else is put over as a whole only the place is made: nothing writable may lie below a share. */
+static void forget_covered(struct ctx *c)
+{
+        for (size_t i = 0; i < c->view->n; i++) {
+                struct pv_view_step *s = &c->view->v[i];
+                for (size_t k = i + 1; k < c->view->n && (s->op == PV_VIEW_PRIVATE || s->op == PV_VIEW_COW); k++)
+                        if (is_whole(c->view->v[k].op) && pv_streq(c->view->v[k].dst, s->dst))
+                                s->op = PV_VIEW_DIR;
+        }
+}
+
 /* ---- the two views ---- */
 
 static int sandbox_view(struct ctx *c, const char *tty, struct pv_err *err)
@@ -495,6 +512,7 @@ static int sandbox_view(struct ctx *c, const char *tty, struct pv_err *err)
                 if (add_place_steps(c, &all.v[i], err) < 0)
                         return -1;
         add_names(c);
+        forget_covered(c);
         if (c->plan->n_mounts + c->plan->n_state + c->plan->caches.n > 0)
                 forget_granted(c);
         return 0;

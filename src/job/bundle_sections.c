@@ -23,7 +23,7 @@ static bool is_wanted(const struct pv_plan *p, enum pv_dimension d)
                 [PV_DIM_WORKSPACE_WRITES] = p->staged,
                 [PV_DIM_HOST_WRITES] = sandboxed,
                 [PV_DIM_READS] = sandboxed,
-                [PV_DIM_SENSITIVE_PATHS] = sandboxed,
+                [PV_DIM_SENSITIVE_PATHS] = sandboxed && p->home_mode != PV_HOME_HOST,
                 [PV_DIM_NETWORK] = p->net != PV_NET_AMBIENT,
                 [PV_DIM_CREDENTIALS] = sandboxed,
                 [PV_DIM_SUBPROCESSES] = sandboxed || p->staged,

@@ -160,15 +160,18 @@ static int set_home(struct admission *a, struct pv_err *err)
         bool in_workspace = pv_path_is_within(p->home, p->workspace);
         if (p->filesystem == PV_FS_HOST)
                 return 0; /* PV_HOME_HOST */
-        if (p->safe && in_workspace) {
+        if ((p->safe || p->strict) && in_workspace) {
                 (void)pv_err_set(err, PV_ERR_UNSUPPORTED, 0,
                                  "sensitive paths: the workspace %s holds the home directory, whose credential "
                                  "stores cannot be hidden then",
                                  p->workspace);
                 return pv_err_hint(err, "cd into a project, or name one with --workspace DIR");
         }
-        if (in_workspace)
+        if (in_workspace) {
+                pv_admission_note(a, "HOME is in the workspace %s: the credential stores in it are shown",
+                                  p->workspace);
                 return 0;
+        }
         if (pv_streq(p->home, "/")) {
                 (void)pv_err_set(err, PV_ERR_USAGE, 0, "HOME: / cannot be made private");
                 return pv_err_hint(err, "set HOME to a directory of its own");
