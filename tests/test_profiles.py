@@ -386,6 +386,67 @@ def test_without_servers_the_agent_starts_as_ever(pvisor, agent, workspace, home
     assert result.out == "started\n" and ("MCP" in result.err) == (text in ("{", '{"mcpServers": {"x": 7}}'))
 
 
+MCP = {"command": "files-server", "env": {"LEVEL": "debug", "FILES_TOKEN": SECRET}}
+SETTINGS = {
+    "codex": (".codex/config.toml", '"env_vars" = ["FILES_TOKEN"]',
+              f'model = "x"\n[mcp_servers.files]\ncommand = "files-server"\nenv = {{LEVEL = "debug", FILES_TOKEN = "{SECRET}"}}\n'
+              f'[mcp_servers.db]\ncommand = "db"\nargs = ["--password", "{SECRET}"]\n'),
+    "gemini": (".gemini/settings.json", '"FILES_TOKEN": "${FILES_TOKEN}"',
+               "// mine\n" + json.dumps({"model": "x", "mcpServers": {"files": MCP, "db": {"url": f"https://me:{SECRET}@db.example/"}}})),
+    "cursor-agent": (".cursor/mcp.json", '"FILES_TOKEN": "${env:FILES_TOKEN}"',
+                     json.dumps({"model": "x", "mcpServers": {"files": MCP, "db": {"command": "db", "args": [f"--key={SECRET}"]}}})),
+    "opencode": (".config/opencode/opencode.jsonc", '"FILES_TOKEN": "{env:FILES_TOKEN}"',
+                 json.dumps({"model": "x", "provider": {"own": {"options": {"apiKey": SECRET}}},
+                             "mcp": {"files": {"type": "local", "command": ["files-server"], "environment": MCP["env"]},
+                                     "db": {"type": "local", "command": ["db", "--token", SECRET]}}})),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_settings_with_servers_are_shown_without_the_secrets_in_them(pvisor, agent, workspace, home, environment, name):
+    path, reference, text = SETTINGS[name]
+    (home / path).parent.mkdir(parents=True)
+    (home / path).write_text(text)
+    agent(name, f"cat ~/{path}; echo; echo x > ~/{path} && echo written; echo \"token $FILES_TOKEN\"; echo made > made")
+    result = pvisor("run", "--safe", "--", name, cwd=workspace)
+    assert "files-server" in result.out and "debug" in result.out and '"x"' in result.out and SECRET not in result.out
+    assert "written" not in result.out and "token \n" in result.out and '"db"' not in result.out
+    assert "db (a secret in its" in result.err and "FILES_TOKEN (--pass-env" in result.err and SECRET not in result.err
+    assert (home / path).read_text() == text
+    # To look at the job, nobody needs them; and another command is shown none of it.
+    assert "files-server" not in pvisor("inspect", "--", "sh", "-c", f"cat ~/{path}; :", cwd=workspace).out
+    for options in (["--safe"], ["--safe", "--profile", "aider"]):
+        assert pvisor("run", *options, "--", "sh", "-c", f"cat ~/{path}; :", cwd=workspace).out == ""
+    dry = pvisor("run", "--safe", "--dry-run", "--", name, cwd=workspace).out
+    assert f"{home}/{path} without its secrets" in dry and "files-server" not in dry and SECRET not in dry
+    given = pvisor("run", "--safe", "--pass-env", "FILES_TOKEN", "--", name, cwd=workspace)
+    assert reference in given.out and f"token {SECRET}\n" in given.out and given.out.count(SECRET) == 1
+    assert pvisor("fork", "last", "--", name, cwd=workspace).out == given.out
+    assert subprocess.run(["grep", "-rlF", SECRET, str(jobs.store(environment))], capture_output=True).stdout == b""
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_settings_that_cannot_be_read_are_not_shown(pvisor, agent, workspace, home, name):
+    """Nor is what lies behind a link that an agent may have made."""
+    path = home / SETTINGS[name][0]
+    path.parent.mkdir(parents=True)
+    path.write_text(f"= {SETTINGS[name][2]}")
+    agent(name, f"cat ~/{SETTINGS[name][0]} 2>/dev/null; :")
+    result = pvisor("run", "--safe", "--", name, cwd=workspace)
+    assert result.out == "" and "is not shown" in result.err and "line 1: " in result.err
+    path.unlink()
+    (home / ".ssh").mkdir()
+    (home / ".ssh/id").write_text("{}")
+    path.symlink_to(home / ".ssh/id")
+    assert pvisor("run", "--safe", "--", name, cwd=workspace).out == ""
+
+
+def test_a_profile_shows_no_credential_store_as_settings(pvisor, profile, workspace):
+    for field, path, word in (("mcp-settings", "~/.ssh/id", "credential store"), ("settings", "~/.codex/config.toml", "mcp-settings")):
+        profile("mine", f"{field}: [{path}]\n")
+        assert word in pvisor("run", "--safe", "--profile", "mine", "--", "true", cwd=workspace, code=2).err
+
+
 def test_two_runs_of_an_agent_at_once_have_one_state(pv, pvisor, agent, workspace, make_workspace, environment):
     agent("claude", "echo ready; read line; cat ~/.claude/login")
     first = subprocess.Popen([pv, "run", "-q", "--safe", "--", "claude"], cwd=workspace, env=environment,

@@ -47,6 +47,7 @@ static uint64_t step_rights(enum pv_view_op op)
         switch (op) {
         case PV_VIEW_SYSTEM:
         case PV_VIEW_FILE:
+        case PV_VIEW_TEXT:
         case PV_VIEW_READ:
         case PV_VIEW_SEAL:
                 return READ_RIGHTS;

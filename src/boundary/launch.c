@@ -126,7 +126,7 @@ static bool is_shown(const struct pv_view *view, const char *path)
 {
         for (size_t i = 0; i < view->n; i++) {
                 const struct pv_view_step *s = &view->v[i];
-                if (s->src && s->op != PV_VIEW_LINK && pv_path_is_within(path, s->src))
+                if (s->src && s->op != PV_VIEW_LINK && s->op != PV_VIEW_TEXT && pv_path_is_within(path, s->src))
                         return true;
         }
         return false;

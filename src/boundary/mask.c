@@ -141,6 +141,15 @@ static int look_into(struct prepare *p, int dir, size_t at, size_t lo, size_t hi
         return more < 0 ? pv_err_set(err, PV_ERR_SYS, errno, "list what is below %s", p->top) : 0;
 }
 
+/* Hidden already, itself or with what it lies in: what tidying would drop again. */
+static bool is_covered(const struct pv_strv *paths, const char *path)
+{
+        for (size_t i = 0; i < paths->n; i++)
+                if (is_below(path, paths->v[i]))
+                        return true;
+        return false;
+}
+
 int pv_mask_prepare(const char *dir, struct pv_strv *paths, struct pv_strv *present, struct pv_err *err)
 {
         for (int round = 0; round < LINK_ROUNDS; round++) {
@@ -154,7 +163,7 @@ int pv_mask_prepare(const char *dir, struct pv_strv *paths, struct pv_strv *pres
                 int r = look_into(&p, fd, 0, 0, paths->n, 0, err);
                 size_t before = paths->n;
                 for (size_t i = 0; i < p.more.n; i++)
-                        if (!pv_strv_has(paths, p.more.v[i]))
+                        if (!is_covered(paths, p.more.v[i]))
                                 pv_strv_add(paths, p.more.v[i]);
                 pv_strv_fini(&p.more);
                 if (r < 0)

@@ -113,6 +113,17 @@ static void links_are_followed_within_the_tree(void **state)
         assert_int_equal(masks.n, 5);
 }
 
+static void a_link_into_another_store_is_hidden_with_that(void **state)
+{
+        pv_auto_strv masks = { 0 }, present = { 0 };
+        make("low/.secrets", S_IFDIR | 0755);
+        make("low/.secrets/netrc", S_IFREG | 0644);
+        link_to(".secrets/netrc", "low/.netrc");
+        prepare(&masks, &present, (const char *const[]){ ".netrc", ".secrets", NULL });
+        assert_int_equal(masks.n, 2);
+        assert_int_equal(present.n, 2);
+}
+
 static void whiteouts_lie_where_nothing_must_show(void **state)
 {
         struct stat st;
@@ -153,6 +164,7 @@ int main(void)
                 cmocka_unit_test_setup_teardown(masks_are_sorted_and_minimal, setup, teardown),
                 cmocka_unit_test_setup_teardown(what_exists_is_told, setup, teardown),
                 cmocka_unit_test_setup_teardown(links_are_followed_within_the_tree, setup, teardown),
+                cmocka_unit_test_setup_teardown(a_link_into_another_store_is_hidden_with_that, setup, teardown),
                 cmocka_unit_test_setup_teardown(whiteouts_lie_where_nothing_must_show, setup, teardown),
                 cmocka_unit_test_setup_teardown(a_parent_that_is_a_link_is_left_alone, setup, teardown),
         };

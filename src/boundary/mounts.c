@@ -224,6 +224,23 @@ static int step_copy(struct pv_mounts_build *b, const struct pv_view_step *s, st
         return 0;
 }
 
+static int step_text(struct pv_mounts_build *b, const struct pv_view_step *s, struct pv_err *err)
+{
+        pv_auto_pathfd dir = PV_PATHFD_INIT;
+        pv_auto_fd mnt = -1;
+        if (pv_scratch_dir(&b->scratch, 0755, &dir, err) < 0)
+                return -1;
+        pv_auto_fd fd = openat(dir.fd, "text", O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0444);
+        if (fd < 0 || fchmod(fd, 0444) < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "make %s", s->dst);
+        if (pv_fd_write_all(fd, s->src, strlen(s->src), s->dst, err) < 0)
+                return -1;
+        const struct pv_pathfd file = { fd };
+        if (pv_scratch_clone(file, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOEXEC, &mnt, err) < 0)
+                return -1;
+        return pv_mounts_attach(b, mnt, s->dst, false, err);
+}
+
 /* ---- kernel file systems ---- */
 
 static int mount_kernel_fs(const char *type, const char *const options[][2], unsigned attr, int *out,
@@ -305,12 +322,12 @@ int pv_mounts_await_job(struct pv_mounts_build *b, struct pv_err *err)
 }
 
 static int (*const steps[])(struct pv_mounts_build *, const struct pv_view_step *, struct pv_err *) = {
-        [PV_VIEW_DIR] = step_dir,          [PV_VIEW_LINK] = step_link,      [PV_VIEW_PRIVATE] = step_private,
-        [PV_VIEW_SEAL] = step_seal,        [PV_VIEW_SYSTEM] = step_system,  [PV_VIEW_FILE] = step_system,
-        [PV_VIEW_COPY] = step_copy,        [PV_VIEW_READ] = pv_mounts_read, [PV_VIEW_WRITE] = step_write,
-        [PV_VIEW_STAGE] = pv_mounts_stage, [PV_VIEW_COW] = pv_mounts_cow,   [PV_VIEW_KEPT] = step_write,
-        [PV_VIEW_CACHE] = pv_mounts_cache, [PV_VIEW_MASK] = step_mask,      [PV_VIEW_DEVICE] = step_device,
-        [PV_VIEW_PTS] = step_pts,          [PV_VIEW_PROC] = step_proc,
+        [PV_VIEW_DIR] = step_dir,       [PV_VIEW_LINK] = step_link,        [PV_VIEW_PRIVATE] = step_private,
+        [PV_VIEW_SEAL] = step_seal,     [PV_VIEW_SYSTEM] = step_system,    [PV_VIEW_FILE] = step_system,
+        [PV_VIEW_TEXT] = step_text,     [PV_VIEW_COPY] = step_copy,        [PV_VIEW_READ] = pv_mounts_read,
+        [PV_VIEW_WRITE] = step_write,   [PV_VIEW_STAGE] = pv_mounts_stage, [PV_VIEW_COW] = pv_mounts_cow,
+        [PV_VIEW_KEPT] = step_write,    [PV_VIEW_CACHE] = pv_mounts_cache, [PV_VIEW_MASK] = step_mask,
+        [PV_VIEW_DEVICE] = step_device, [PV_VIEW_PTS] = step_pts,          [PV_VIEW_PROC] = step_proc,
 };
 static_assert(sizeof steps / sizeof *steps == PV_VIEW_OPS, "a function for each step");
 

@@ -370,6 +370,10 @@ static void add_write(struct ctx *c, const char *src, const char *dst)
 static int add_mount(struct ctx *c, const struct pv_mount *m, struct pv_err *err)
 {
         struct stat st;
+        if (m->cleaned) {
+                pv_view_add(c->view, PV_VIEW_TEXT, m->content ? m->content : "", m->dst);
+                return 0;
+        }
         if (lstat(m->src, &st) < 0)
                 return pv_err_set(err, PV_ERR_USAGE, errno, "mount %s", m->src);
         if (m->access == PV_MOUNT_WRITE) {

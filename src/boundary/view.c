@@ -11,12 +11,12 @@ static const struct {
         [PV_VIEW_DIR] = { "empty", true },        [PV_VIEW_LINK] = { "link", true },
         [PV_VIEW_PRIVATE] = { "private", false }, [PV_VIEW_SEAL] = { "sealed", true },
         [PV_VIEW_SYSTEM] = { "system", true },    [PV_VIEW_FILE] = { "file", true },
-        [PV_VIEW_COPY] = { "copy", false },       [PV_VIEW_READ] = { "read", true },
-        [PV_VIEW_WRITE] = { "write", false },     [PV_VIEW_STAGE] = { "stage", false },
-        [PV_VIEW_COW] = { "discard", false },     [PV_VIEW_KEPT] = { "kept", false },
-        [PV_VIEW_CACHE] = { "cache", false },     [PV_VIEW_MASK] = { "mask", true },
-        [PV_VIEW_DEVICE] = { "device", true },    [PV_VIEW_PTS] = { "pts", false },
-        [PV_VIEW_PROC] = { "proc", false },
+        [PV_VIEW_TEXT] = { "text", true },        [PV_VIEW_COPY] = { "copy", false },
+        [PV_VIEW_READ] = { "read", true },        [PV_VIEW_WRITE] = { "write", false },
+        [PV_VIEW_STAGE] = { "stage", false },     [PV_VIEW_COW] = { "discard", false },
+        [PV_VIEW_KEPT] = { "kept", false },       [PV_VIEW_CACHE] = { "cache", false },
+        [PV_VIEW_MASK] = { "mask", true },        [PV_VIEW_DEVICE] = { "device", true },
+        [PV_VIEW_PTS] = { "pts", false },         [PV_VIEW_PROC] = { "proc", false },
 };
 static_assert(sizeof ops / sizeof *ops == PV_VIEW_OPS, "a row for each step");
 

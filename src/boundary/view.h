@@ -19,6 +19,7 @@ enum pv_view_op {
         PV_VIEW_SEAL,    /* makes the private directory at dst read-only, now that its entries are there */
         PV_VIEW_SYSTEM,  /* src and what is mounted below it, read-only, by bind: holds no sockets or FIFOs of others */
         PV_VIEW_FILE,    /* one regular file, read-only, by bind */
+        PV_VIEW_TEXT,    /* a file of the run's own, read-only; src is what is in it */
         PV_VIEW_COPY,    /* one small regular file, copied: private and writable */
         PV_VIEW_READ,    /* src read-only through a lower-only overlay, so that sockets and FIFOs in it are inert */
         PV_VIEW_WRITE,   /* src and what is mounted below it, as it is */
@@ -35,10 +36,10 @@ enum pv_view_op {
 
 struct pv_view_step {
         enum pv_view_op op;
-        char *dst;            /* absolute path in the view */
-        char *src;            /* absolute host path (a link's text for LINK); NULL where there is none */
-        mode_t mode;          /* of PRIVATE and DIR */
-        size_t index;         /* STAGE: of plan->roots and of the overlays */
+        char *dst;    /* absolute path in the view */
+        char *src;    /* absolute host path (a link's text for LINK, a file's for TEXT); NULL where there is none */
+        mode_t mode;  /* of PRIVATE and DIR */
+        size_t index; /* STAGE: of plan->roots and of the overlays */
         struct pv_strv masks; /* READ, STAGE, COW, CACHE: relative to src, hidden whenever they appear */
 };
 

@@ -55,7 +55,9 @@ static char *shown_step(const struct pv_view_step *s)
 {
         pv_auto_str text = { 0 };
         pv_str_put_safe(&text, s->dst);
-        if (s->src && !pv_streq(s->src, s->dst)) {
+        if (s->op == PV_VIEW_TEXT) {
+                pv_str_put(&text, " without its secrets");
+        } else if (s->src && !pv_streq(s->src, s->dst)) {
                 pv_str_put(&text, " from ");
                 pv_str_put_safe(&text, s->src);
         }
@@ -75,7 +77,7 @@ static void put_steps(struct pv_str *out, const struct pv_view *view)
                 { "written directly", 1U << PV_VIEW_WRITE },
                 { "kept", 1U << PV_VIEW_KEPT | 1U << PV_VIEW_CACHE },
                 { "thrown away", 1U << PV_VIEW_COW | 1U << PV_VIEW_PRIVATE | 1U << PV_VIEW_COPY },
-                { "read-only", 1U << PV_VIEW_SYSTEM | 1U << PV_VIEW_FILE | 1U << PV_VIEW_READ },
+                { "read-only", 1U << PV_VIEW_SYSTEM | 1U << PV_VIEW_FILE | 1U << PV_VIEW_READ | 1U << PV_VIEW_TEXT },
                 { "its own", 1U << PV_VIEW_PROC | 1U << PV_VIEW_PTS },
                 { "devices", 1U << PV_VIEW_DEVICE },
                 { "hidden", 1U << PV_VIEW_MASK },

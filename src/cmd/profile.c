@@ -42,6 +42,8 @@ static json_t *profile_json(const struct pv_profile *p)
         (void)json_object_set_new(j, "pass-env", list_json(&p->pass_env, ""));
         (void)json_object_set_new(j, "set-env", list_json(&p->set_env, ""));
         pv_auto_free char *servers = p->servers ? pv_strf("~/%s", p->servers) : NULL;
+        (void)json_object_set_new(j, "mcp-settings", list_json(&p->mcp_settings, "~/"));
+        (void)json_object_set_new(j, "mcp-reference", pv_json_bytes(p->mcp_reference));
         (void)json_object_set_new(j, "mcp-servers", pv_json_bytes(servers));
         (void)json_object_set_new(j, "mcp-servers-argument", pv_json_bytes(p->servers_argument));
         (void)json_object_set_new(j, "inner-sandbox", pv_json_bytes(p->inner_sandbox));
@@ -86,6 +88,7 @@ static void put_profile(struct pv_str *out, const struct pv_profile *p)
         put_list(out, "may reach", "", &p->hosts);
         put_list(out, "state of its own, kept", "~/", &p->state);
         put_list(out, "yours, read-only", "~/", &p->settings);
+        put_list(out, "without their secrets", "~/", &p->mcp_settings);
         put_list(out, "also shown read-only", "", &p->read);
         put_list(out, "caches", "~/", &p->caches);
         put_list(out, "is given, where set", "", &p->pass_env);

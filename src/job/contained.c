@@ -70,7 +70,8 @@ static void drop_services(struct pv_plan *p)
         size_t kept = 0;
         for (size_t i = 0; i < p->n_mounts; i++) {
                 struct stat st;
-                if (stat(p->mounts[i].src, &st) < 0 || S_ISDIR(st.st_mode) || S_ISREG(st.st_mode)) {
+                if (!p->mounts[i].cleaned && /* what was shown of the file is not kept in the plan */
+                    (stat(p->mounts[i].src, &st) < 0 || S_ISDIR(st.st_mode) || S_ISREG(st.st_mode))) {
                         p->mounts[kept++] = p->mounts[i];
                         continue;
                 }

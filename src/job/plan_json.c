@@ -66,9 +66,10 @@ static json_t *mounts_json(const struct pv_plan *p)
         for (size_t i = 0; i < p->n_mounts; i++)
                 (void)json_array_append_new(
                         list,
-                        json_pack("{s:o, s:o, s:o, s:s, s:s}", "src", pv_json_bytes(p->mounts[i].src), "dst",
+                        json_pack("{s:o, s:o, s:o, s:s, s:s, s:b}", "src", pv_json_bytes(p->mounts[i].src), "dst",
                                   pv_json_bytes(p->mounts[i].dst), "named", pv_json_bytes(p->mounts[i].named), "access",
-                                  accesses[p->mounts[i].access], "by", p->mounts[i].by_profile ? "profile" : "person"));
+                                  accesses[p->mounts[i].access], "by", p->mounts[i].by_profile ? "profile" : "person",
+                                  "cleaned", p->mounts[i].cleaned));
         return list;
 }
 
@@ -273,6 +274,7 @@ static int get_mounts(const json_t *j, struct pv_plan *p, struct pv_err *err)
                 m->access = (enum pv_mount_access)access;
                 const char *by = json_string_value(json_object_get(mount, "by"));
                 m->by_profile = by && pv_streq(by, "profile");
+                m->cleaned = json_is_true(json_object_get(mount, "cleaned"));
         }
         return 0;
 }

@@ -49,6 +49,8 @@ static char *sentence(const struct pv_plan *p, const struct pv_view_step *s)
         case PV_VIEW_FILE:
         case PV_VIEW_READ:
                 return pv_strf("is read-only: %s", mount_at(p, s->dst) ? "it is shared so" : "a part of the system");
+        case PV_VIEW_TEXT:
+                return pv_strdup("is a read-only copy of yours, without the secrets in it");
         case PV_VIEW_MASK:
                 return pv_strdup("is hidden by what lies over it");
         case PV_VIEW_DIR:

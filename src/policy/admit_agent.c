@@ -17,6 +17,7 @@
 #include "policy/kept.h"
 #include "policy/network.h"
 #include "policy/services.h"
+#include "policy/settings.h"
 
 void pv_admission_note(struct admission *a, const char *fmt, ...)
 {
@@ -248,11 +249,55 @@ int pv_admission_choose_profile(struct admission *a, struct pv_err *err)
         return 0;
 }
 
+static void say_cleaned(struct admission *a, const char *rel, const struct pv_settings *s)
+{
+        pv_auto_str text = { 0 };
+        if (s->left_out.n) {
+                pv_str_put(&text, " left out: ");
+                put_names(&text, &s->left_out);
+        }
+        if (s->withheld.n) {
+                pv_str_put(&text, text.len ? "; without " : " without ");
+                put_names(&text, &s->withheld);
+                pv_str_put(&text, " (--pass-env NAME gives one)");
+        }
+        if (text.len)
+                pv_admission_note(a, "profile %s: ~/%s:%s", a->profile->name, rel, text.s);
+}
+
+/* The agent's settings that list its MCP servers, without the secrets in them; what cannot be read is not shown. */
+static void add_cleaned_settings(struct admission *a)
+{
+        const struct pv_profile *profile = a->profile;
+        for (size_t i = 0; i < profile->mcp_settings.n && !a->request->no_settings; i++) {
+                const char *rel = profile->mcp_settings.v[i];
+                pv_auto_free char *src = NULL;
+                pv_auto_free char *dst = NULL;
+                pv_auto_settings s = { 0 };
+                struct pv_err wrong = PV_ERR_INIT;
+                if (!pv_kept_find_setting(a->plan, rel, &src, &dst))
+                        continue;
+                if (pv_settings_clean(src, a->around->environment, &a->request->pass_env, profile->mcp_reference, &s,
+                                      &wrong) < 0) {
+                        pv_admission_note(
+                                a, "profile %s: ~/%s is not shown, since what is secret in it cannot be told: %s",
+                                profile->name, rel, wrong.msg);
+                        continue;
+                }
+                say_cleaned(a, rel, &s);
+                for (size_t k = 0; k < s.variables.n; k++)
+                        pv_strv_add(&a->servers.variables, s.variables.v[k]);
+                pv_kept_add_cleaned(a->plan, pv_steal(&src), dst, pv_steal(&s.content));
+        }
+}
+
 void pv_admission_add_agent(struct admission *a)
 {
         const struct pv_request *r = a->request;
         if (a->profile)
                 pv_kept_add_profile(a->plan, a->profile, a->around->store, r, a->notes);
+        if (a->profile)
+                add_cleaned_settings(a);
         if (r->safe && !r->no_caches)
                 pv_kept_add_caches(a->plan, a->profile, a->around->store);
         add_servers(a);

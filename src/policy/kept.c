@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include "base/path.h"
 #include "base/sha256.h"
+#include "policy/presets.h"
 
 /*
  * Caches of HOME, and the file at the workspace's top that calls for one. What belongs here: what a tool would fetch or
@@ -133,33 +134,75 @@ static bool is_secret(const struct pv_plan *p, const char *real)
         return false;
 }
 
-/* Shows the host's path read-only at dst, when it is there. */
-static void add_read(struct pv_plan *p, const char *path, const char *dst)
+/* Of the files that are hidden for the servers in them, what is left of one may be shown. */
+static bool is_agent_settings(const struct pv_plan *p, const char *real)
+{
+        size_t n = strlen(p->home);
+        return strncmp(real, p->home, n) == 0 && real[n] == '/' && pv_presets_is_agent_settings(real + n + 1);
+}
+
+/* The host's path for dst, when it is there and may be shown. */
+static char *readable(const struct pv_plan *p, const char *path, const char *dst, bool cleaned)
 {
         struct stat st;
         pv_auto_free char *real = realpath(path, NULL);
-        if (!real || stat(real, &st) < 0 || !(S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)) || in_the_way(p, dst) ||
-            is_secret(p, real))
-                return;
+        if (!real || stat(real, &st) < 0 || !(S_ISREG(st.st_mode) || (S_ISDIR(st.st_mode) && !cleaned)) ||
+            in_the_way(p, dst) || (is_secret(p, real) && !(cleaned && is_agent_settings(p, real))))
+                return NULL;
+        return pv_steal(&real);
+}
+
+static struct pv_mount *add_read(struct pv_plan *p, char *src, const char *dst)
+{
         p->mounts = pv_realloc(p->mounts, p->n_mounts + 1, sizeof *p->mounts);
-        p->mounts[p->n_mounts++] = (struct pv_mount){
-                .src = pv_steal(&real), .dst = pv_strdup(dst), .access = PV_MOUNT_READ, .by_profile = true
-        };
+        p->mounts[p->n_mounts] =
+                (struct pv_mount){ .src = src, .dst = pv_strdup(dst), .access = PV_MOUNT_READ, .by_profile = true };
+        return &p->mounts[p->n_mounts++];
+}
+
+/* Shows the host's path read-only at dst. */
+static void show(struct pv_plan *p, const char *path, const char *dst)
+{
+        char *real = readable(p, path, dst, false);
+        if (real)
+                (void)add_read(p, real, dst);
+}
+
+static char *place_of_setting(const struct pv_plan *p, const char *rel)
+{
+        for (size_t i = 0; i < p->n_state; i++) {
+                size_t n = strlen(p->state[i].rel);
+                if (strncmp(rel, p->state[i].rel, n) == 0 && rel[n] == '/')
+                        return pv_path_join(p->state[i].dst, rel + n + 1);
+        }
+        return place_in_view(p, rel);
 }
 
 static void add_setting(struct pv_plan *p, const char *rel)
 {
         pv_auto_free char *path = pv_path_join(p->home, rel);
-        pv_auto_free char *dst = NULL;
-        for (size_t i = 0; i < p->n_state && !dst; i++) {
-                size_t n = strlen(p->state[i].rel);
-                if (strncmp(rel, p->state[i].rel, n) == 0 && rel[n] == '/')
-                        dst = pv_path_join(p->state[i].dst, rel + n + 1);
-        }
-        if (!dst)
-                dst = place_in_view(p, rel);
+        pv_auto_free char *dst = place_of_setting(p, rel);
         if (dst)
-                add_read(p, path, dst);
+                show(p, path, dst);
+}
+
+bool pv_kept_find_setting(const struct pv_plan *plan, const char *rel, char **src, char **dst)
+{
+        pv_auto_free char *path = pv_path_join(plan->home, rel);
+        pv_auto_free char *place = plan->home_mode == PV_HOME_HOST ? NULL : place_of_setting(plan, rel);
+        char *real = place ? readable(plan, path, place, true) : NULL;
+        if (!real)
+                return false;
+        *src = real;
+        *dst = pv_steal(&place);
+        return true;
+}
+
+void pv_kept_add_cleaned(struct pv_plan *plan, char *src, const char *dst, char *content)
+{
+        struct pv_mount *m = add_read(plan, src, dst);
+        m->cleaned = true;
+        m->content = content;
 }
 
 void pv_kept_add_profile(struct pv_plan *plan, const struct pv_profile *profile, const char *store,
@@ -176,7 +219,7 @@ void pv_kept_add_profile(struct pv_plan *plan, const struct pv_profile *profile,
                 pv_auto_free char *path = *text == '~' ? pv_path_join(plan->home, text + 2) : pv_strdup(text);
                 pv_auto_free char *dst = *text == '~' ? place_in_view(plan, text + 2) : pv_strdup(text);
                 if (dst)
-                        add_read(plan, path, dst);
+                        show(plan, path, dst);
         }
 }
 

@@ -25,6 +25,13 @@ void pv_kept_add_profile(struct pv_plan *plan, const struct pv_profile *profile,
                          const struct pv_request *request, struct pv_strv *notes);
 
 /*
+ * The host's file of settings ~/rel and its place inside, for one that is shown without its secrets. False: it is not
+ * there, or may not be shown. Both are the caller's. Then what is left of it takes that place; src and content are taken.
+ */
+bool pv_kept_find_setting(const struct pv_plan *plan, const char *rel, char **src, char **dst);
+void pv_kept_add_cleaned(struct pv_plan *plan, char *src, const char *dst, char *content);
+
+/*
  * Adds the caches: the profile's; those known that a file of the workspace calls for (~/.npm where there is a
  * package.json), that an earlier run of this workspace kept, or, for an agent, that the host has; an agent has ~/.cache
  * in any case. Not all of them always: an overlay costs each run a millisecond.

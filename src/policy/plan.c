@@ -49,6 +49,7 @@ void pv_mount_fini(struct pv_mount *m)
         free(m->src);
         free(m->dst);
         free(m->named);
+        free(m->content);
         *m = (struct pv_mount){ 0 };
 }
 

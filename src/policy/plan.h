@@ -41,6 +41,8 @@ struct pv_mount {
         char *named; /* the other path, over links, by which the person named dst; NULL: there is none */
         enum pv_mount_access access; /* STAGE mounts are also in roots[] */
         bool by_profile;             /* not the person's word of this run, but a profile's */
+        bool cleaned;                /* a file of which `content` is shown, without the secrets that src says */
+        char *content;               /* not recorded: NULL in a plan that was read from a record */
 };
 
 /* A directory of pVisor's own in the place of one of HOME: what is written to it is there in the next run, too. */

@@ -299,8 +299,27 @@ static const char *const list[] = {
         ".secrets",
 };
 
+/*
+ * Settings of agents that list MCP servers, with the tokens those are given. The agent's own profile shows them without
+ * what is secret (policy/settings.h); nobody else has any use for them.
+ */
+static const char *const agent_settings[] = {
+        ".codex/config.toml",           ".gemini/settings.json",          ".cursor/mcp.json",
+        ".config/opencode/config.json", ".config/opencode/opencode.json", ".config/opencode/opencode.jsonc",
+};
+
+bool pv_presets_is_agent_settings(const char *rel)
+{
+        for (size_t i = 0; i < sizeof agent_settings / sizeof *agent_settings; i++)
+                if (pv_streq(agent_settings[i], rel))
+                        return true;
+        return false;
+}
+
 void pv_presets_add_masks(struct pv_strv *masks)
 {
         for (size_t i = 0; i < sizeof list / sizeof *list; i++)
                 pv_strv_add(masks, list[i]);
+        for (size_t i = 0; i < sizeof agent_settings / sizeof *agent_settings; i++)
+                pv_strv_add(masks, agent_settings[i]);
 }

@@ -3,6 +3,7 @@
 #ifndef PV_POLICY_PRESETS_H
 #define PV_POLICY_PRESETS_H
 
+#include <stdbool.h>
 #include "base/str.h"
 
 /*
@@ -10,5 +11,8 @@
  * They are hidden in every view of HOME whether they exist or not.
  */
 void pv_presets_add_masks(struct pv_strv *masks);
+
+/* Is it one that is hidden for no more than what an agent's MCP servers are given? */
+bool pv_presets_is_agent_settings(const char *rel);
 
 #endif

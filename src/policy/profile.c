@@ -25,8 +25,9 @@ void pv_profile_free(struct pv_profile *p)
 {
         if (!p)
                 return;
-        struct pv_strv *const lists[] = { &p->hosts,    &p->state,   &p->settings,   &p->read,  &p->caches,
-                                          &p->pass_env, &p->set_env, &p->inner_args, &p->login, &p->login_publish };
+        struct pv_strv *const lists[] = { &p->hosts,  &p->state,         &p->settings,    &p->read,
+                                          &p->caches, &p->pass_env,      &p->set_env,     &p->inner_args,
+                                          &p->login,  &p->login_publish, &p->mcp_settings };
         for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
                 pv_strv_fini(lists[i]);
         free(p->name);
@@ -35,6 +36,7 @@ void pv_profile_free(struct pv_profile *p)
         free(p->inner_sandbox);
         free(p->servers);
         free(p->servers_argument);
+        free(p->mcp_reference);
         free(p);
 }
 
@@ -70,6 +72,8 @@ static int check_not_secret(const char *rel, struct pv_err *err)
                 size_t n = strlen(masks.v[i]);
                 if (strncmp(rel, masks.v[i], n) == 0 && (rel[n] == '\0' || rel[n] == '/')) {
                         (void)pv_err_set(err, PV_ERR_USAGE, 0, "~/%s is a credential store (~/%s)", rel, masks.v[i]);
+                        if (pv_presets_is_agent_settings(rel))
+                                return pv_err_hint(err, "mcp-settings shows it without the secrets that it says");
                         return pv_err_hint(err, "a profile cannot show one; --mount ~/%s:read can", rel);
                 }
         }
@@ -83,6 +87,16 @@ static int add_home_path(struct pv_strv *list, const char *text, struct pv_err *
                 return pv_err_set(err, PV_ERR_USAGE, 0, "%s: a path below HOME is expected (~/...)", text);
         pv_strv_take(list, rel);
         return check_not_secret(rel, err);
+}
+
+/* What is hidden for the servers in it alone may be shown without their secrets. */
+static int add_mcp_settings(struct pv_strv *list, const char *text, struct pv_err *err)
+{
+        char *rel = below_home(text);
+        if (!rel)
+                return pv_err_set(err, PV_ERR_USAGE, 0, "%s: a path below HOME is expected (~/...)", text);
+        pv_strv_take(list, rel);
+        return pv_presets_is_agent_settings(rel) ? 0 : check_not_secret(rel, err);
 }
 
 static int add_read(struct pv_strv *list, const char *text, struct pv_err *err)
@@ -179,6 +193,8 @@ static const struct field fields[] = {
         LIST("caches", caches, add_home_path),
         LIST("pass-env", pass_env, add_name),
         LIST("set-env", set_env, add_setting),
+        LIST("mcp-settings", mcp_settings, add_mcp_settings),
+        TEXT("mcp-reference", mcp_reference),
         TEXT("mcp-servers", servers),
         TEXT("mcp-servers-argument", servers_argument),
         TEXT("inner-sandbox", inner_sandbox),

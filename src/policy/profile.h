@@ -19,11 +19,13 @@ struct pv_profile {
         struct pv_strv hosts;    /* targets (policy/netrule.h) and @groups that the agent itself needs */
         struct pv_strv state;    /* directories, relative to HOME: pVisor's own in their place, kept from run to run */
         struct pv_strv settings; /* files and directories, relative to HOME: the host's, read-only inside */
-        struct pv_strv read;     /* absolute or relative to HOME ("~/..."): shown read-only */
-        struct pv_strv caches;   /* relative to HOME: kept for each workspace */
-        struct pv_strv pass_env; /* names of variables that it may have */
-        struct pv_strv set_env;  /* NAME=VALUE; a value that starts with "~/" is a path of HOME */
-        char *inner_sandbox;     /* how the agent's own sandbox is switched off, in words; or NULL */
+        struct pv_strv mcp_settings;  /* the same of files with MCP servers: without secrets (policy/settings.h) */
+        char *mcp_reference;          /* how those files name a variable, "${NAME}"; or NULL */
+        struct pv_strv read;          /* absolute or relative to HOME ("~/..."): shown read-only */
+        struct pv_strv caches;        /* relative to HOME: kept for each workspace */
+        struct pv_strv pass_env;      /* names of variables that it may have */
+        struct pv_strv set_env;       /* NAME=VALUE; a value that starts with "~/" is a path of HOME */
+        char *inner_sandbox;          /* how the agent's own sandbox is switched off, in words; or NULL */
         struct pv_strv inner_args;    /* arguments that do it, put before the person's own */
         char *servers;                /* relative to HOME: a file that lists MCP servers (policy/mcp.h); or NULL */
         char *servers_argument;       /* what stands before that list in an argument: "--mcp-config=" */
