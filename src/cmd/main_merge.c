@@ -34,6 +34,12 @@
 #define ARCH AUDIT_ARCH_AARCH64
 #endif /* on another machine the compiler asks for its name */
 
+#if defined(__SANITIZE_ADDRESS__) /* its shadow alone is larger than the limit, its reports need more calls */
+#define IS_CONFINED false
+#else
+#define IS_CONFINED true
+#endif
+
 #define MEMORY_MAX  ((rlim_t)1 << 30)
 #define SECONDS_MAX 20
 
@@ -76,10 +82,8 @@ static int prepare(struct pv_err *err)
         if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 ||
             pv_sys_close_range(PV_MERGE_JOB + 1, ~0U, 0) < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "prepare a merge");
-#if !defined(__SANITIZE_ADDRESS__) /* whose shadow alone is larger */
-        if (limit(RLIMIT_AS, MEMORY_MAX, err) < 0)
+        if (IS_CONFINED && limit(RLIMIT_AS, MEMORY_MAX, err) < 0)
                 return -1;
-#endif
         if (limit(RLIMIT_CPU, SECONDS_MAX, err) < 0 || limit(RLIMIT_CORE, 0, err) < 0)
                 return -1;
         return git_libgit2_init() < 0 ? pv_err_set(err, PV_ERR_SYS, 0, "libgit2 does not start") : 0;
@@ -161,10 +165,8 @@ static int run(const char *label, struct pv_err *err)
                 return -1;
         if (!host.bytes || !job.bytes)
                 return pv_err_set(err, PV_ERR_USAGE, 0, "pvisor-merge: called by `pvisor apply --merge` alone");
-#if !defined(__SANITIZE_ADDRESS__)
-        if (confine(err) < 0)
+        if (IS_CONFINED && confine(err) < 0)
                 return -1;
-#endif
         return merge(&base, &host, &job, label, err);
 }
 
