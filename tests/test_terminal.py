@@ -377,22 +377,6 @@ def test_output_that_a_run_stopped_goes_on_after_it(shell, workspace):
     shell.expect("and on")
 
 
-def test_output_that_a_run_stopped_goes_on_after_it(shell, workspace):
-    """No key lets it go on: pvisor hung at its own last line, and the person's shell would have at its prompt."""
-    (workspace / "off.py").write_text("import termios; print('reached', flush=True); termios.tcflow(0, termios.TCOOFF)")
-    shell.line("pv --safe -- python3 off.py; echo and 'on'")
-    shell.expect("reached")
-    shell.expect("and on")
-
-
-def test_output_that_a_run_stopped_goes_on_after_it(shell, workspace):
-    """No key lets it go on: pvisor hung at its own last line, and the person's shell would have at its prompt."""
-    (workspace / "off.py").write_text("import termios; print('reached', flush=True); termios.tcflow(0, termios.TCOOFF)")
-    shell.line("pv --safe -- python3 off.py; echo and 'on'")
-    shell.expect("reached")
-    shell.expect("and on")
-
-
 # ---- what a run leaves of the terminal's settings ----
 
 # For the keys alone: no echo, raw, on the other screen, with the mouse.

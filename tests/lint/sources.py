@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """Rules of the source tree that no compiler checks: includes point one way, a header compiles alone, a line of C has
-its length, and no file holds a left-over mark or a character that hides what the code says. Prints file:line: reason;
+its length, no test hides another of its name, and no file holds a left-over mark or a character that hides what the
+code says. Prints file:line: reason;
 exit 1 when there is any.
 
 usage: sources.py [--headers BUILD-DIRECTORY] (with it, headers are compiled as that build compiles them)
@@ -40,6 +41,7 @@ MARKS = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b|^(?:<{7}|>{7}|={7})(?: |$)|\bis
 # Bidirectional controls, zero-width characters: what a reader sees would not be what a compiler reads.
 HIDDEN = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
 COLUMNS = 120  # of a line of C: clang-format leaves comments as they are
+TEST = re.compile(r"def (test_\w+)")
 INCLUDE = re.compile(r'\s*#\s*include\s+"([^"]+)"')
 
 
@@ -80,6 +82,15 @@ def check_marks(path):
             yield f"{path.relative_to(TOP)}:{number}: {len(line)} columns, and a line has {COLUMNS}"
 
 
+def check_tests(path):
+    """Of two functions of one name Python keeps the last: the other would never run."""
+    first = {}
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        found = TEST.match(line)
+        if found and first.setdefault(found[1], number) != number:
+            yield f"{path.relative_to(TOP)}:{number}: hides the {found[1]} of line {first[found[1]]}"
+
+
 def check_header(path, flags):
     done = subprocess.run(["cc", *flags, "-Wall", "-Wextra", "-Wno-pragma-once-outside-header", "-fsyntax-only", "-x",
                            "c", path], capture_output=True, text=True)
@@ -114,6 +125,8 @@ def main(arguments):
         problems += check_marks(path)
     for path in sorted(SRC.rglob("*.[ch]")):
         problems += check_includes(path)
+    for path in sorted((TOP / "tests").glob("test_*.py")):
+        problems += check_tests(path)
     if arguments[:1] == ["--headers"]:
         flags = flags_of(arguments[1])
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
