@@ -156,6 +156,8 @@ open("bottom", "w").write("x")
 def test_a_tree_deeper_than_any_path_is_refused_and_can_be_left_and_dropped(pvisor, plain, environment):
     was = tree.snapshot(plain)
     pvisor("run", "--stage", "--", "/usr/bin/python3", "-c", "open('new', 'w')\n" + DEEP % 100, cwd=plain)
+    review = pvisor("review", cwd=plain).out
+    assert "1 path not to be applied" in review and "1 added, 1 that cannot be looked into" in review
     for how in (["--all"], ["--path", "n" * 59]):
         refused = pvisor("apply", *how, cwd=plain, code=3).err
         assert "too long" in refused and "--exclude" in refused
@@ -170,6 +172,30 @@ def test_a_tree_deeper_than_any_path_is_refused_and_can_be_left_and_dropped(pvis
     pvisor("drop", cwd=plain)
     pvisor("prune", "--unapplied", cwd=plain)
     assert not jobs.job_dirs(environment)
+
+
+@pytest.mark.parametrize("act", ["shutil.rmtree('n' * 59)", "os.rename('n' * 59, 'moved')", "os.chmod('n' * 59, 0o700)"])
+def test_a_tree_of_the_hosts_deeper_than_any_path_loses_nothing(pvisor, plain, act):
+    """Deleted, moved, touched at its top: applied where that needs no name below, else refused by name; never half."""
+    def count():
+        return sum(1 for _ in os.fwalk(plain))
+
+    subprocess.run(["/usr/bin/python3", "-c", DEEP % 100], cwd=plain, check=True)
+    levels = count()
+    pvisor("run", "--stage", "--", "/usr/bin/python3", "-c", "import os, shutil\nopen('new', 'w')\n" + act, cwd=plain)
+    pvisor("review", cwd=plain)
+    pvisor("diff", cwd=plain)
+    if "chmod" in act:
+        pvisor("apply", "--all", cwd=plain)
+        pvisor("undo", cwd=plain)
+    else:
+        assert "too long" in pvisor("apply", "--all", cwd=plain, code=3).err
+    assert count() == levels
+    pvisor("apply", "--path", "new", cwd=plain)
+    pvisor("undo", cwd=plain)
+    pvisor("drop", cwd=plain)
+    assert count() == levels and not (plain / "new").exists()
+    subprocess.run(["rm", "-r", "n" * 59], cwd=plain, check=True)
 
 
 def test_a_tree_of_thousands_of_levels_is_refused_at_once(pvisor, plain, environment):

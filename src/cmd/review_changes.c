@@ -345,7 +345,7 @@ static void put_folds(struct listing *l)
 /* --- counts --- */
 
 struct counts {
-        size_t modified, added, deleted, renamed, other;
+        size_t modified, added, deleted, renamed, other, blocked, directories;
 };
 
 static struct counts count(const struct pv_review *r)
@@ -356,9 +356,11 @@ static struct counts count(const struct pv_review *r)
                 const struct pv_verdict *v = &r->look.verdicts.item[i];
                 if (v->place == PV_PLACE_GIT || v->ignored || r->renames.now[i] != PV_NO_CHANGE)
                         continue;
-                if (is_dir(c) && c->kind != PV_CHANGE_METADATA && c->kind != PV_CHANGE_TYPE)
-                        continue;
-                if (r->renames.old[i] != PV_NO_CHANGE)
+                if (c->flags & PV_CHANGE_BLOCKED)
+                        n.blocked++;
+                else if (is_dir(c) && c->kind != PV_CHANGE_METADATA && c->kind != PV_CHANGE_TYPE)
+                        n.directories++;
+                else if (r->renames.old[i] != PV_NO_CHANGE)
                         n.renamed++;
                 else if (c->kind == PV_CHANGE_MODIFIED)
                         n.modified++;
@@ -385,14 +387,18 @@ void pv_review_put_changes(const struct pv_review *r, struct pv_str *out)
         struct listing l = { .r = r, .out = &rows };
         for (size_t i = 0; i < r->look.changes->n;)
                 i = put_change(&l, i);
+        size_t listed = rows.len;
         put_folds(&l);
         put_one_count(&title, n.modified, "modified");
         put_one_count(&title, n.added, "added");
         put_one_count(&title, n.deleted, "deleted");
         put_one_count(&title, n.renamed, "renamed");
         put_one_count(&title, n.other, "with another type or mode");
+        put_one_count(&title, n.blocked, "that cannot be looked into");
         if (title.len == 0)
-                pv_str_put(&title, rows.len ? "only ignored files" : "no file of the working tree changed");
+                pv_str_put(&title, rows.len > listed ? "only ignored files"
+                                   : n.directories   ? "directories alone"
+                                                     : "no file of the working tree changed");
         pv_review_put_heading(r, out, PV_STYLE_BOLD, "Files", title.s);
         if (rows.len)
                 pv_str_put_bytes(out, rows.s, rows.len);

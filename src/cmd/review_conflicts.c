@@ -127,6 +127,7 @@ static void put_outcome(const struct pv_change *c, const struct pv_standoff *s, 
 /* How many of the conflicts that were shown can be decided, and how many by putting both sides together. */
 struct ways {
         size_t any, fit;
+        bool only_blocked;
 };
 
 static void put_conflict(const struct pv_review *r, size_t i, struct pv_str *out, struct ways *ways)
@@ -150,6 +151,11 @@ static void put_conflict(const struct pv_review *r, size_t i, struct pv_str *out
 static void put_ways_out(const struct pv_review *r, const struct ways *ways, struct pv_str *out)
 {
         const char *job = r->look.job->name ? r->look.job->name : r->look.job->id;
+        if (ways->only_blocked) {
+                pv_str_putf(out, "  ways out: apply --exclude PATTERN leaves it staged; pvisor drop %s --path PATH\n",
+                            job);
+                return;
+        }
         if (ways->any == 0) {
                 pv_str_putf(out, "  ways out: make the host what it was, or pvisor drop %s --path PATH keeps yours\n",
                             job);
@@ -164,17 +170,32 @@ static void put_ways_out(const struct pv_review *r, const struct ways *ways, str
                     job, job);
 }
 
+/* Of the conflicts that are told: what cannot be applied whatever the host has. */
+static size_t count_blocked(const struct pv_review *r)
+{
+        size_t n = 0;
+        for (size_t i = 0; i < r->look.changes->n; i++) {
+                const struct pv_verdict *v = &r->look.verdicts.item[i];
+                n += r->look.changes->item[i].flags & PV_CHANGE_BLOCKED && v->place == PV_PLACE_TREE && !v->ignored;
+        }
+        return n;
+}
+
 void pv_review_put_conflicts(const struct pv_review *r, struct pv_str *out)
 {
         size_t shown = 0;
         struct ways ways = { 0 };
         if (r->n_conflicts == 0)
                 return;
+        ways.only_blocked = count_blocked(r) == r->n_conflicts;
         pv_auto_free char *title =
-                pv_strf("%zu conflict%s with the host now", r->n_conflicts, r->n_conflicts == 1 ? "" : "s");
+                pv_strf("%zu %s%s %s", r->n_conflicts, ways.only_blocked ? "path" : "conflict",
+                        r->n_conflicts == 1 ? "" : "s", ways.only_blocked ? "not to be applied" : "with the host now");
         pv_review_put_heading(r, out, PV_STYLE_RED_BOLD, title, "apply refuses these, whole");
-        pv_str_putf(out, "  the host changed %zu of the %zu paths that the job touched; elsewhere nobody looked\n",
-                    r->n_host_changed, r->n_touched);
+        if (!ways.only_blocked)
+                pv_str_putf(out,
+                            "  the host changed %zu of the %zu paths that the job touched; elsewhere nobody looked\n",
+                            r->n_host_changed, r->n_touched);
         for (size_t i = 0; i < r->look.changes->n && shown < CONFLICTS_SHOWN; i++) {
                 const struct pv_verdict *v = &r->look.verdicts.item[i];
                 if (!r->conflict[i] || v->place == PV_PLACE_GIT || v->ignored)
