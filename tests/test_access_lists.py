@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Access lists (acl(5)) that name other users and groups: they are the host's whoever decides, and do not hinder deciding."""
+import os
 import subprocess
 
 import pytest
@@ -33,13 +34,28 @@ def test_they_are_kept_by_apply_and_undo(pvisor, shared, request, backend):
     after = lists(shared)
     assert "user:1:rw-" in after["# file: f"] and "group:2:r--" in after["# file: f"]
     assert after["# file: d"] == before["# file: d"] and "user:1:r--" in after["# file: d/old"]
-    if backend == "kernel":  # over FUSE what is made in a view has no list of its own
-        assert "default:user:1:rwx" in after["# file: d/new"] and "group:3:r-x" in after["# file: d/new/x"]
+    assert "default:user:1:rwx" in after["# file: d/new"] and "group:3:r-x" in after["# file: d/new/x"]
     pvisor("undo", cwd=shared)
     assert lists(shared) == before
     pvisor("apply", "--path", "d", cwd=shared)
     pvisor("apply", "--all", cwd=shared)
     assert lists(shared) == after
+
+
+def test_over_fuse_they_are_read_and_written_like_others(pvisor, shared, fuse):
+    """What names people that are not inside is not shown, and neither lost nor in the way: read, changed, copied, removed."""
+    own = os.getuid()
+    told = pvisor("run", "-q", "--stage", "--stage-backend", "fuse", "--", "sh", "-euc", f"""
+        getfacl -n d f
+        setfacl -m u:{own}:r f; setfacl -d -m u:{own}:rx d; cp -a d d2; setfacl -b d/old; mkdir d/new; getfacl -n d/new""",
+                  cwd=shared).out
+    assert "# file: d" in told and "# file: f" in told and f"default:user:{own}:r-x" in told
+    pvisor("apply", "--all", cwd=shared)
+    after = lists(shared)
+    assert f"user:{own}:r--" in after["# file: f"] and "user:1:rw-" in after["# file: f"] and "group:2:r--" in after["# file: f"]
+    for directory in ("# file: d", "# file: d/new"):
+        assert "default:user:1:rwx" in after[directory] and f"default:user:{own}:r-x" in after[directory]
+    assert "user:1" not in after["# file: d/old"] and f"default:user:{own}:r-x" in after["# file: d2"]
 
 
 def test_they_are_kept_on_another_filesystem(pvisor, shared, tmpfs, environment):

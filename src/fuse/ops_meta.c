@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/statvfs.h>
 #include <sys/xattr.h>
+#include "base/outer_ids.h"
+#include "fuse/acl.h"
 #include "fuse/marks.h"
 #include "fuse/ops.h"
 
@@ -193,15 +195,18 @@ static bool name_in_layer(const struct pv_fuse_fs *fs, size_t layer, const char 
         return out->len <= XATTR_NAME_MAX;
 }
 
-static bool is_acl(const char *name)
-{
-        return pv_streq(name, "system.posix_acl_access") || pv_streq(name, "system.posix_acl_default");
-}
-
 /* The kernel takes "not supported" for a failed check of permission. */
 static int attribute_error(const char *name)
 {
-        return is_acl(name) && (errno == EOPNOTSUPP || errno == EACCES) ? ENODATA : errno;
+        return pv_fuse_is_acl(name) && (errno == EOPNOTSUPP || errno == EACCES) ? ENODATA : errno;
+}
+
+static ssize_t get_list(const struct spot *s, const char *name, char *value, size_t size)
+{
+        struct pv_fuse_proc path = pv_fuse_proc(s->dirfd, s->name);
+        if (pv_outer_ids_has(name))
+                return pv_outer_ids_get(s->dirfd, s->name, name, value, size);
+        return *s->name ? lgetxattr(path.s, name, value, size) : getxattr(path.s, name, value, size);
 }
 
 void pv_fuse_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
@@ -222,8 +227,18 @@ void pv_fuse_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_
         }
         if (n == 0) {
                 struct pv_fuse_proc path = pv_fuse_proc(s.dirfd, s.name);
+                bool acl = pv_fuse_is_acl(name);
                 size_t room = size < sizeof value ? size : sizeof value;
-                n = *s.name ? lgetxattr(path.s, real.s, value, room) : getxattr(path.s, real.s, value, room);
+                if (acl)
+                        n = get_list(&s, real.s, value, sizeof value);
+                else
+                        n = *s.name ? lgetxattr(path.s, real.s, value, room) : getxattr(path.s, real.s, value, room);
+                if (acl && n > 0)
+                        n = (ssize_t)pv_fuse_acl_show(fs, value, (size_t)n);
+                if (acl && size && n > (ssize_t)size) {
+                        errno = ERANGE;
+                        n = -1;
+                }
         }
         int e = n < 0 ? attribute_error(name) : 0;
         if (capability && e == ENODATA && node->upper) /* only a copy up brings one, and no command can set it */
@@ -285,18 +300,41 @@ void pv_fuse_op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
                 (void)fuse_reply_buf(req, list, len);
 }
 
+/* An access list. Its ids are the host's, which only a process outside our own namespace can write. */
+static int change_list(const struct pv_fuse_fs *fs, const struct spot *s, const char *name, const char *value,
+                       size_t size)
+{
+        char old[VALUE_MAX_BYTES / 2], kept[VALUE_MAX_BYTES];
+        struct pv_fuse_proc path = pv_fuse_proc(s->dirfd, s->name);
+        ssize_t had = value ? get_list(s, name, old, sizeof old) : -1;
+        if (size > sizeof old) {
+                errno = E2BIG;
+                return -1;
+        }
+        if (had > 0) {
+                size = pv_fuse_acl_keep(fs, old, (size_t)had, value, size, kept, sizeof kept);
+                value = kept;
+        }
+        if (pv_outer_ids_has(name))
+                return pv_outer_ids_set(s->dirfd, s->name, name, value, size);
+        if (*s->name)
+                return value ? lsetxattr(path.s, name, value, size, 0) : lremovexattr(path.s, name);
+        return value ? setxattr(path.s, name, value, size, 0) : removexattr(path.s, name);
+}
+
 /* Sets, or with value NULL removes. */
 static int change_attribute(struct pv_fuse_fs *fs, struct pv_fuse_node *n, const char *name, const char *value,
                             size_t size, int flags)
 {
         auto_spot s = { .place = PV_FUSE_PLACE_INIT };
         pv_auto_str real = { 0 };
-        if (!pv_str_has_prefix(name, "user.") && !is_acl(name)) {
+        if (!pv_str_has_prefix(name, "user.") && !pv_fuse_is_acl(name)) {
                 errno = pv_str_has_prefix(name, "system.") ? EOPNOTSUPP : EPERM; /* capabilities of files, labels */
                 return -1;
         }
-        if (find_spot(fs, n, &s) < 0 || (*s.name && (is_acl(name) ? (s.f.upper ? 0 : pv_fuse_may_own(fs, &s.f.st))
-                                                                  : pv_fuse_may_write(fs, &s.f, s.name)) < 0))
+        if (find_spot(fs, n, &s) < 0 ||
+            (*s.name && (pv_fuse_is_acl(name) ? (s.f.upper ? 0 : pv_fuse_may_own(fs, &s.f.st))
+                                              : pv_fuse_may_write(fs, &s.f, s.name)) < 0))
                 return -1;
         spot_fini(&s);
         s = (struct spot){ .place = PV_FUSE_PLACE_INIT };
@@ -309,6 +347,8 @@ static int change_attribute(struct pv_fuse_fs *fs, struct pv_fuse_node *n, const
                 return -1;
         }
         struct pv_fuse_proc path = pv_fuse_proc(s.dirfd, s.name);
+        if (pv_fuse_is_acl(name))
+                return change_list(fs, &s, real.s, value, size);
         if (*s.name)
                 return value ? lsetxattr(path.s, real.s, value, size, flags) : lremovexattr(path.s, real.s);
         return value ? setxattr(path.s, real.s, value, size, flags) : removexattr(path.s, real.s);
