@@ -8,7 +8,7 @@
 #include "base/fd.h"
 #include "base/path.h"
 #include "base/str.h"
-#include "policy/toml.h"
+#include "policy/toml_hint.h"
 
 #define CONFIG_MAX (256U << 10)
 #define LIST_MAX   1024
@@ -220,7 +220,7 @@ static int refuse_toml(const char *path, const char *text, const struct pv_confi
 {
         size_t left = 0;
         (void)pv_err_set(err, PV_ERR_USAGE, 0, "%s: this is TOML; the fields are the options' names, in YAML", path);
-        pv_auto_free char *yaml = sink->knows ? pv_toml_as_yaml(text, HINT_MAX, sink->knows, sink->ctx, &left) : NULL;
+        pv_auto_free char *yaml = sink->knows ? pv_toml_hint_yaml(text, HINT_MAX, sink->knows, sink->ctx, &left) : NULL;
         if (!yaml)
                 return pv_err_hint(err, "in YAML: {safe: true, timeout: 30m}");
         return left ? pv_err_hint(err, "in YAML: %s, and %zu more", yaml, left) : pv_err_hint(err, "in YAML: %s", yaml);
@@ -237,7 +237,7 @@ int pv_config_load(const char *path, const struct pv_config_sink *sink, struct p
                 err->kind = PV_ERR_USAGE;
                 return -1;
         }
-        if (pv_toml_is(text))
+        if (pv_toml_hint_is_toml(text))
                 return refuse_toml(path, text, sink, err);
         return parse(path, text, len, sink, err);
 }

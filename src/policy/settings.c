@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "policy/env.h"
 #include "policy/secret_text.h"
-#include "policy/toml_tree.h"
+#include "policy/toml.h"
 
 #define FILE_MAX (1U << 20)
 
@@ -218,7 +218,7 @@ static int read_tree(const char *path, char *text, json_t **out, struct pv_err *
 {
         json_error_t why;
         if (pv_str_has_suffix(path, ".toml"))
-                return pv_toml_tree_read(text, out, err);
+                return pv_toml_read(text, out, err);
         blank_comments(text);
         *out = json_loads(text, JSON_REJECT_DUPLICATES, &why);
         return *out ? 0 : pv_err_set(err, PV_ERR_INPUT, 0, "line %d: %s", why.line, why.text);
@@ -260,7 +260,7 @@ int pv_settings_clean(const char *path, char *const *environment, const struct p
                 pv_auto_str written = { 0 };
                 pv_str_put(&written, "");
                 if (pv_str_has_suffix(path, ".toml"))
-                        pv_toml_tree_write(&written, tree);
+                        pv_toml_write(&written, tree);
                 s.content = pv_str_has_suffix(path, ".toml") ? pv_str_steal(&written)
                                                              : json_dumps(tree, JSON_INDENT(2) | JSON_ENCODE_ANY);
         }

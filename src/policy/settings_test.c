@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/test.h"
-#include "policy/toml_tree.h"
+#include "policy/toml.h"
 
 static int clean_text(const char *name, const char *text, const char *passed, const char *reference,
                       struct pv_settings *out, struct pv_err *err)
@@ -80,9 +80,9 @@ static void codex_keeps_all_but_its_secrets(void **state)
         pv_auto_json once = NULL;
         pv_auto_json twice = NULL;
         pv_auto_str again = { 0 };
-        assert_int_equal(pv_toml_tree_read(s.content, &once, &err), 0);
-        pv_toml_tree_write(&again, once);
-        assert_int_equal(pv_toml_tree_read(again.s, &twice, &err), 0);
+        assert_int_equal(pv_toml_read(s.content, &once, &err), 0);
+        pv_toml_write(&again, once);
+        assert_int_equal(pv_toml_read(again.s, &twice, &err), 0);
         assert_true(json_equal(once, twice));
         assert_string_equal(again.s, s.content);
 }
@@ -172,7 +172,7 @@ static void toml_is_read_as_it_is_written(void **state)
                 "\xef\xbb\xbf"
                 "a.b.\"c.d\" = +1\r\ns = \"\"\"\r\none \\\r\n   two\"\"\"\"\nl = 'a\\b'\nu = \"\\u00e4\\U0001F600\"\n"
                 "f = -1.5e3\nt = true\nn = [[], {}, {x.y = false}]\n[[p.q]]\nk = 1\n[p.q.r]\nm = 2\n[[p.q]]\n";
-        assert_int_equal(pv_toml_tree_read(text, &got, &err), 0);
+        assert_int_equal(pv_toml_read(text, &got, &err), 0);
         want = json_loads("{\"a\": {\"b\": {\"c.d\": 1}}, \"s\": \"one two\\\"\", \"l\": \"a\\\\b\", \"u\": \"ä😀\","
                           "\"f\": -1500.0, \"t\": true, \"n\": [[], {}, {\"x\": {\"y\": false}}],"
                           "\"p\": {\"q\": [{\"k\": 1, \"r\": {\"m\": 2}}, {}]}}",
@@ -181,8 +181,8 @@ static void toml_is_read_as_it_is_written(void **state)
                 fail_msg("%s", json_dumps(got, 0));
         pv_auto_str written = { 0 };
         pv_auto_json again = NULL;
-        pv_toml_tree_write(&written, got);
-        assert_int_equal(pv_toml_tree_read(written.s, &again, &err), 0);
+        pv_toml_write(&written, got);
+        assert_int_equal(pv_toml_read(written.s, &again, &err), 0);
         assert_true(json_equal(got, again));
 }
 

@@ -2,368 +2,435 @@
 #include "policy/toml.h"
 
 #include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
-#include "base/str.h"
 
-enum {
-        NAME_MAX_LEN = 64,
-        FIELDS_MAX = 64,
-        DEPTH_MAX = 8,
+#define DEPTH_MAX 32
+
+struct reading {
+        const char *at, *start;
+        json_t *root, *table; /* borrowed; table: where keys go now */
+        struct pv_err *err;
+        int depth;
 };
 
-struct field {
-        char *name;         /* of this tool */
-        struct pv_str text; /* YAML: of a list its elements */
-        bool list;
-};
-
-/* A rule being read: [[overlaynet.rules]], or an inline table. */
-struct table {
-        char *host, *ports; /* ports: "443, 8443" */
-        char *source, *target, *access;
-};
-
-struct reader {
-        const char *p;
-        bool (*knows)(void *ctx, const char *name);
-        void *ctx;
-        char section[NAME_MAX_LEN];
-        struct table rule;
-        struct field field[FIELDS_MAX];
-        size_t n, left;
-};
-
-static void table_fini(struct table *t)
+static int wrong(struct reading *r, const char *what)
 {
-        char **const all[] = { &t->host, &t->ports, &t->source, &t->target, &t->access };
-        for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-                free(*all[i]);
-                *all[i] = NULL;
+        unsigned line = 1;
+        for (const char *p = r->start; p < r->at; p++)
+                line += *p == '\n';
+        return pv_err_set(r->err, PV_ERR_INPUT, 0, "line %u: %s", line, what);
+}
+
+static void skip_blanks(struct reading *r)
+{
+        r->at += strspn(r->at, " \t");
+}
+
+static void skip_comment(struct reading *r)
+{
+        if (*r->at == '#')
+                r->at += strcspn(r->at, "\n");
+}
+
+/* Blanks, comments and line ends. */
+static void skip_all(struct reading *r)
+{
+        do {
+                r->at += strspn(r->at, " \t\r\n");
+                skip_comment(r);
+        } while (*r->at && strchr(" \t\r\n", *r->at));
+}
+
+static int end_line(struct reading *r)
+{
+        skip_blanks(r);
+        skip_comment(r);
+        if (*r->at == '\r' && r->at[1] == '\n')
+                r->at++;
+        if (*r->at && *r->at != '\n')
+                return wrong(r, "the line should end here");
+        return 0;
+}
+
+static void put_utf8(struct pv_str *out, unsigned long c)
+{
+        char b[4];
+        size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+        static const unsigned char first[] = { 0, 0, 0xc0, 0xe0, 0xf0 };
+        for (size_t i = n; i-- > 1; c >>= 6)
+                b[i] = (char)(0x80 | (c & 0x3f));
+        b[0] = (char)(n == 1 ? c : first[n] | c);
+        pv_str_put_bytes(out, b, n);
+}
+
+static int read_escape(struct reading *r, struct pv_str *out)
+{
+        static const char names[] = "btnfr\"\\", chars[] = "\b\t\n\f\r\"\\";
+        char c = *r->at++;
+        const char *known = c ? strchr(names, c) : NULL;
+        if (known) {
+                pv_str_put_bytes(out, &chars[known - names], 1);
+                return 0;
         }
+        size_t digits = c == 'u' ? 4 : c == 'U' ? 8 : 0;
+        if (!digits || strspn(r->at, "0123456789abcdefABCDEF") < digits)
+                return wrong(r, "no such escape");
+        pv_auto_free char *hex = pv_strndup(r->at, digits);
+        unsigned long v = strtoul(hex, NULL, 16);
+        if (v == 0 || v > 0x10ffff || (v >= 0xd800 && v < 0xe000))
+                return wrong(r, "no such character");
+        r->at += digits;
+        put_utf8(out, v);
+        return 0;
 }
 
-static void reader_fini(struct reader *r)
+/* One that ends with its quotes again: 1 of them, or 3 over several lines. */
+static int read_string(struct reading *r, struct pv_str *out)
 {
-        for (size_t i = 0; i < r->n; i++) {
-                free(r->field[i].name);
-                pv_str_fini(&r->field[i].text);
-        }
-        table_fini(&r->rule);
-}
-
-static bool is_key_char(char c)
-{
-        return isalnum((unsigned char)c) || c == '_' || c == '-' || c == '.';
-}
-
-static void skip_blanks(const char **p)
-{
-        *p += strspn(*p, " \t");
-}
-
-/* Lines, comments and blanks; between values of a list, too. */
-static void skip_space(const char **p)
-{
-        for (;;) {
-                *p += strspn(*p, " \t\r\n");
-                if (**p != '#')
-                        return;
-                *p += strcspn(*p, "\n");
-        }
-}
-
-bool pv_toml_is(const char *text)
-{
-        skip_space(&text);
-        if (*text == '[') {
-                text += strspn(text, "[");
-                size_t n = 0;
-                while (is_key_char(text[n]))
-                        n++;
-                return n > 0 && text[n] == ']' && strchr("] \t\r\n#", text[n + 1]);
-        }
-        size_t n = 0;
-        while (is_key_char(text[n]))
-                n++;
-        const char *after = text + n;
-        skip_blanks(&after);
-        return n > 0 && *after == '=';
-}
-
-/* A key as this tool would name it: '_' is '-'. False: it is too long or none. */
-static bool read_key(const char **p, char out[NAME_MAX_LEN])
-{
-        size_t n = 0;
-        for (; is_key_char(**p) && n + 1 < NAME_MAX_LEN; (*p)++)
-                out[n++] = **p == '_' ? '-' : **p;
-        out[n] = '\0';
-        return n > 0 && !is_key_char(**p);
-}
-
-static bool is_plain(const char *s)
-{
-        return isalnum((unsigned char)*s) &&
-               s[strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                           "_./-")] == '\0';
-}
-
-static void put_scalar(struct pv_str *b, const char *s)
-{
-        if (is_plain(s)) {
-                pv_str_put(b, s);
-                return;
-        }
-        pv_str_putc(b, '"');
-        for (; *s; s++)
-                pv_str_putf(b, *s == '"' || *s == '\\' ? "\\%c" : "%c", *s);
-        pv_str_putc(b, '"');
-}
-
-/* Without its quotes; NULL: it is none that ends on its line. The caller's. */
-static char *read_scalar(const char **p)
-{
-        char quote = **p;
-        if (quote != '"' && quote != '\'') {
-                size_t n = strcspn(*p, ",]}#\r\n \t");
-                char *bare = n ? pv_strndup(*p, n) : NULL;
-                *p += n;
-                return bare;
-        }
-        size_t n = strcspn(*p + 1, quote == '"' ? "\"\\\n" : "'\n");
-        if ((*p)[1 + n] != quote)
-                return NULL;
-        char *text = pv_strndup(*p + 1, n);
-        *p += n + 2;
-        return text;
-}
-
-static void keep(char **slot, char *value)
-{
-        free(*slot);
-        *slot = value;
-}
-
-static char **slot_of(struct table *t, const char *key)
-{
-        return pv_streq(key, "host")     ? &t->host
-               : pv_streq(key, "ports")  ? &t->ports
-               : pv_streq(key, "source") ? &t->source
-               : pv_streq(key, "target") ? &t->target
-               : pv_streq(key, "access") ? &t->access
-                                         : NULL;
-}
-
-static bool read_value(const char **p, struct pv_str *out, bool *list, int depth);
-
-static bool read_into_table(const char **p, struct table *t, int depth)
-{
-        char key[NAME_MAX_LEN];
-        pv_auto_str value = { 0 };
-        bool list = false;
-        if (!read_key(p, key))
-                return false;
-        skip_blanks(p);
-        if (*(*p)++ != '=')
-                return false;
-        skip_blanks(p);
-        char **slot = slot_of(t, key);
-        bool text = **p == '"' || **p == '\'';
-        char *scalar = text ? read_scalar(p) : NULL;
-        if (text && !scalar)
-                return false;
-        if (!text && !read_value(p, &value, &list, depth))
-                return false;
-        if (!slot)
-                free(scalar);
-        else
-                keep(slot, scalar ? scalar : pv_str_steal(&value));
-        return slot != NULL;
-}
-
-/* As one value here: a mount, or a target of the network for each port. */
-static bool put_table(struct pv_str *out, const struct table *t)
-{
-        pv_auto_str b = { 0 };
-        if (t->source) {
-                pv_str_putf(&b, "%s%s%s:%s", t->source, t->target ? ":" : "", t->target ? t->target : "",
-                            t->access ? t->access : "read");
-                put_scalar(out, b.s);
-                return true;
-        }
-        if (!t->host)
-                return false;
-        if (!t->ports)
-                put_scalar(out, t->host);
-        for (const char *p = t->ports; p && *p;) {
-                size_t n = strcspn(p, ", ");
-                pv_auto_free char *one = pv_strf("%s:%.*s", t->host, (int)n, p);
-                if (p != t->ports)
-                        pv_str_put(out, ", ");
-                put_scalar(out, one);
-                p += n + strspn(p + n, ", ");
-        }
-        return true;
-}
-
-static bool read_inline_table(const char **p, struct pv_str *out, int depth)
-{
-        __attribute__((cleanup(table_fini))) struct table t = { 0 };
-        (*p)++;
-        for (skip_space(p); **p != '}'; skip_space(p)) {
-                if (!read_into_table(p, &t, depth))
-                        return false;
-                skip_space(p);
-                if (**p == ',')
-                        (*p)++;
-        }
-        (*p)++;
-        return put_table(out, &t);
-}
-
-/* The elements, without brackets. */
-static bool read_list(const char **p, struct pv_str *out, int depth)
-{
-        bool nested = false;
-        (*p)++;
+        char quote = *r->at;
+        bool many = r->at[1] == quote && r->at[2] == quote;
         pv_str_put(out, "");
-        for (skip_space(p); **p != ']'; skip_space(p)) {
-                if (out->len)
-                        pv_str_put(out, ", ");
-                if (!read_value(p, out, &nested, depth) || nested)
-                        return false;
-                skip_space(p);
-                if (**p == ',')
-                        (*p)++;
+        r->at += many ? 3 : 1;
+        if (many)
+                r->at += *r->at == '\n' ? 1 : r->at[0] == '\r' && r->at[1] == '\n' ? 2 : 0;
+        for (;;) {
+                if (!*r->at || (*r->at == '\n' && !many))
+                        return wrong(r, "a string is not closed");
+                if (*r->at == quote && (!many || (r->at[1] == quote && r->at[2] == quote))) {
+                        r->at += many ? 3 : 1;
+                        for (int more = 0; many && more < 2 && *r->at == quote; more++, r->at++)
+                                pv_str_put_bytes(out, &quote, 1);
+                        return 0;
+                }
+                if (*r->at != '\\' || quote == '\'') {
+                        pv_str_put_bytes(out, r->at++, 1);
+                        continue;
+                }
+                r->at++;
+                size_t blanks = strspn(r->at, " \t\r");
+                if (many && r->at[blanks] == '\n')
+                        r->at += strspn(r->at, " \t\r\n");
+                else if (read_escape(r, out) < 0)
+                        return -1;
         }
-        (*p)++;
+}
+
+static int read_key(struct reading *r, struct pv_str *out)
+{
+        size_t n = 0;
+        if (*r->at == '"' || *r->at == '\'')
+                return r->at[1] == *r->at && r->at[2] == *r->at ? wrong(r, "a key") : read_string(r, out);
+        while (isalnum((unsigned char)r->at[n]) || (r->at[n] && strchr("_-", r->at[n])))
+                n++;
+        if (n == 0)
+                return wrong(r, "a key should stand here");
+        pv_str_put_bytes(out, r->at, n);
+        r->at += n;
+        return 0;
+}
+
+/* a.b."c d": the table that holds the last one, made where it is missing. In an array of tables, its last one. */
+static int read_path(struct reading *r, json_t *from, json_t **table, struct pv_str *last)
+{
+        for (int depth = 0; depth < DEPTH_MAX; depth++) {
+                last->len = 0;
+                skip_blanks(r);
+                if (read_key(r, last) < 0)
+                        return -1;
+                skip_blanks(r);
+                *table = from;
+                if (*r->at != '.')
+                        return 0;
+                r->at++;
+                json_t *next = json_object_get(from, last->s);
+                if (!next && json_object_set_new(from, last->s, next = json_object()) < 0)
+                        return wrong(r, "a key that is no text");
+                if (json_is_array(next))
+                        next = json_array_get(next, json_array_size(next) - 1);
+                if (!json_is_object(next))
+                        return wrong(r, "a value is used as a table");
+                from = next;
+        }
+        return wrong(r, "too deep");
+}
+
+static json_t *read_value(struct reading *r);
+
+static int read_pair(struct reading *r, json_t *table)
+{
+        pv_auto_str key = { 0 };
+        json_t *holder = NULL;
+        if (read_path(r, table, &holder, &key) < 0)
+                return -1;
+        if (*r->at++ != '=')
+                return r->at--, wrong(r, "'=' should stand here");
+        if (json_object_get(holder, key.s))
+                return wrong(r, "a key stands there twice");
+        json_t *value = read_value(r);
+        if (!value)
+                return -1;
+        return json_object_set_new(holder, key.s, value) < 0 ? wrong(r, "a key that is no text") : 0;
+}
+
+static json_t *read_inline_table(struct reading *r)
+{
+        pv_auto_json table = json_object();
+        r->at++;
+        skip_blanks(r);
+        for (bool first = true; *r->at != '}' || !first; first = false) {
+                if (read_pair(r, table) < 0)
+                        return NULL;
+                skip_blanks(r);
+                if (*r->at == '}')
+                        break;
+                if (*r->at++ != ',') {
+                        (void)wrong(r, "',' or '}' should stand here");
+                        return NULL;
+                }
+        }
+        r->at++;
+        return json_incref(table);
+}
+
+static json_t *read_array(struct reading *r)
+{
+        pv_auto_json array = json_array();
+        r->at++;
+        for (;;) {
+                skip_all(r);
+                if (*r->at == ']') {
+                        r->at++;
+                        return json_incref(array);
+                }
+                json_t *value = read_value(r);
+                if (!value || json_array_append_new(array, value) < 0)
+                        return NULL;
+                skip_all(r);
+                if (*r->at == ',') {
+                        r->at++;
+                } else if (*r->at != ']') {
+                        (void)wrong(r, "',' or ']' should stand here");
+                        return NULL;
+                }
+        }
+}
+
+static json_t *read_number(struct reading *r)
+{
+        size_t n = strcspn(r->at, " \t\r\n,]}#"), kept = 0;
+        char text[64], *end = NULL;
+        json_t *value = NULL;
+        for (size_t i = 0; i < n && kept < sizeof text - 1; i++)
+                if (r->at[i] != '_')
+                        text[kept++] = r->at[i];
+        text[kept] = '\0';
+        const char *digits = text + strspn(text, "+-");
+        bool whole = *digits && strspn(digits, "0123456789") == strlen(digits);
+        bool real = isdigit((unsigned char)*digits) && strspn(digits, "0123456789.eE+-") == strlen(digits) &&
+                    strpbrk(digits, ".eE");
+        errno = 0;
+        if (whole)
+                value = json_integer(strtoll(text, &end, 10));
+        else if (real)
+                value = json_real(strtod(text, &end));
+        if (!value || errno || !end || *end || digits > text + 1) {
+                json_decref(value);
+                (void)wrong(r, "a value that is not understood");
+                return NULL;
+        }
+        r->at += n;
+        return value;
+}
+
+static json_t *read_text(struct reading *r)
+{
+        pv_auto_str text = { 0 };
+        if (read_string(r, &text) < 0)
+                return NULL;
+        json_t *value = json_stringn(text.s, text.len);
+        if (!value)
+                (void)wrong(r, "a string that is no text");
+        return value;
+}
+
+static bool take_word(struct reading *r, const char *word)
+{
+        size_t n = strlen(word);
+        if (strncmp(r->at, word, n) != 0 || isalnum((unsigned char)r->at[n]))
+                return false;
+        r->at += n;
         return true;
 }
 
-static bool read_value(const char **p, struct pv_str *out, bool *list, int depth)
+static json_t *read_value(struct reading *r)
 {
-        if (depth == DEPTH_MAX)
-                return false;
-        *list = **p == '[';
-        if (*list)
-                return read_list(p, out, depth + 1);
-        if (**p == '{')
-                return read_inline_table(p, out, depth + 1);
-        pv_auto_free char *text = read_scalar(p);
-        if (text)
-                put_scalar(out, text);
-        return text != NULL;
+        json_t *value = NULL;
+        skip_blanks(r);
+        if (++r->depth > DEPTH_MAX)
+                (void)wrong(r, "too deep");
+        else if (*r->at == '"' || *r->at == '\'')
+                value = read_text(r);
+        else if (*r->at == '[')
+                value = read_array(r);
+        else if (*r->at == '{')
+                value = read_inline_table(r);
+        else if (take_word(r, "true"))
+                value = json_true();
+        else if (take_word(r, "false"))
+                value = json_false();
+        else
+                value = read_number(r);
+        r->depth--;
+        return value;
 }
 
-static struct field *field_named(struct reader *r, const char *name)
+/* [table] or [[one more of an array of tables]] */
+static int read_header(struct reading *r)
 {
-        for (size_t i = 0; i < r->n; i++)
-                if (pv_streq(r->field[i].name, name))
-                        return &r->field[i];
-        if (r->n == FIELDS_MAX || !r->knows(r->ctx, name))
-                return NULL;
-        struct field *f = &r->field[r->n++];
-        *f = (struct field){ .name = pv_strdup(name) };
-        return f;
+        pv_auto_str key = { 0 };
+        json_t *holder = NULL;
+        bool many = r->at[1] == '[';
+        r->at += many ? 2 : 1;
+        if (read_path(r, r->root, &holder, &key) < 0)
+                return -1;
+        if (*r->at != ']' || (many && r->at[1] != ']'))
+                return wrong(r, "']' should stand here");
+        r->at += many ? 2 : 1;
+        json_t *there = json_object_get(holder, key.s);
+        if (there ? !(many ? json_is_array(there) : json_is_object(there))
+                  : json_object_set_new(holder, key.s, there = many ? json_array() : json_object()) < 0)
+                return wrong(r, "a table stands there twice");
+        if (many && json_array_append_new(there, json_object()) < 0)
+                return wrong(r, "no memory");
+        r->table = many ? json_array_get(there, json_array_size(there) - 1) : there;
+        return 0;
 }
 
-static void put_field(struct reader *r, const char *name, const char *text, bool list)
+int pv_toml_read(const char *text, json_t **out, struct pv_err *err)
 {
-        struct field *f = field_named(r, name);
-        if (!f) {
-                r->left++;
-                return;
+        pv_auto_json root = json_object();
+        struct reading r = { .at = text, .start = text, .root = root, .table = root, .err = err };
+        if (pv_str_has_prefix(text, "\xef\xbb\xbf"))
+                r.at += 3;
+        for (skip_all(&r); *r.at; skip_all(&r))
+                if ((*r.at == '[' ? read_header(&r) : read_pair(&r, r.table)) < 0 || end_line(&r) < 0)
+                        return -1;
+        *out = json_incref(root);
+        return 0;
+}
+
+/* ---- writing ---- */
+
+static void put_text(struct pv_str *out, const char *text)
+{
+        pv_str_put(out, "\"");
+        for (const char *p = text; *p; p++) {
+                if (*p == '"' || *p == '\\')
+                        pv_str_putf(out, "\\%c", *p);
+                else if ((unsigned char)*p < 0x20 || *p == 0x7f)
+                        pv_str_putf(out, "\\u%04x", (unsigned)(unsigned char)*p);
+                else
+                        pv_str_put_bytes(out, p, 1);
         }
-        f->list |= list || f->text.len;
-        if (f->text.len)
-                pv_str_put(&f->text, ", ");
-        pv_str_put(&f->text, text);
+        pv_str_put(out, "\"");
 }
 
-/* What [section] and key are called here. The caller's. */
-static char *name_of(const struct reader *r, const char *key)
+static void put_value(struct pv_str *out, const json_t *value)
 {
-        pv_auto_free char *both = pv_strf("%s-%s", r->section, key);
-        if (pv_streq(both, "filesystem-max-size"))
-                return pv_strdup("stage-max-size");
-        if (pv_streq(both, "overlaynet-mode"))
-                return pv_strdup("overlaynet");
-        return pv_strdup(*r->section && r->knows(r->ctx, both) ? both : key);
-}
-
-/* What a [[rules]] said, at its end. */
-static void end_rule(struct reader *r)
-{
-        pv_auto_str text = { 0 };
-        if (put_table(&text, &r->rule))
-                put_field(r, pv_streq(r->section, "overlaynet.deny") ? "overlaynet-deny" : "overlaynet-allow", text.s,
-                          true);
-        table_fini(&r->rule);
-}
-
-static bool is_rule(const char *section)
-{
-        return pv_streq(section, "overlaynet.rules") || pv_streq(section, "overlaynet.allow") ||
-               pv_streq(section, "overlaynet.deny");
-}
-
-static void read_header(struct reader *r)
-{
-        end_rule(r);
-        r->p += strspn(r->p, "[ \t");
-        if (!read_key(&r->p, r->section))
-                r->section[0] = '\0';
-        r->p += strcspn(r->p, "\n");
-}
-
-/* False when it is not understood. */
-static bool read_assignment(struct reader *r)
-{
-        char key[NAME_MAX_LEN];
-        pv_auto_str text = { 0 };
-        bool list = false;
-        if (is_rule(r->section))
-                return read_into_table(&r->p, &r->rule, 0);
-        if (!read_key(&r->p, key))
-                return false;
-        skip_blanks(&r->p);
-        if (*r->p != '=')
-                return false;
-        r->p++;
-        skip_blanks(&r->p);
-        if (!read_value(&r->p, &text, &list, 0))
-                return false;
-        pv_auto_free char *name = name_of(r, key);
-        put_field(r, name, text.s, list);
-        return true;
-}
-
-char *pv_toml_as_yaml(const char *text, size_t max, bool (*knows)(void *ctx, const char *name), void *ctx, size_t *left)
-{
-        __attribute__((cleanup(reader_fini))) struct reader r = { .p = text, .knows = knows, .ctx = ctx };
-        pv_auto_str out = { 0 };
-        for (skip_space(&r.p); *r.p; skip_space(&r.p)) {
-                if (*r.p == '[') {
-                        read_header(&r);
-                        continue;
+        const char *key;
+        json_t *one;
+        size_t i;
+        switch (json_typeof(value)) {
+        case JSON_STRING:
+                put_text(out, json_string_value(value));
+                break;
+        case JSON_ARRAY:
+                pv_str_put(out, "[");
+                json_array_foreach(value, i, one)
+                {
+                        pv_str_put(out, i ? ", " : "");
+                        put_value(out, one);
                 }
-                if (!read_assignment(&r))
-                        r.left++;
-                r.p += strcspn(r.p, "\n");
-        }
-        end_rule(&r);
-        for (size_t i = 0; i < r.n; i++) {
-                const struct field *f = &r.field[i];
-                const char *value = f->text.s ? f->text.s : "";
-                if (out.len + strlen(f->name) + strlen(value) + sizeof ", : []}" > max) {
-                        r.left++;
-                        continue;
+                pv_str_put(out, "]");
+                break;
+        case JSON_OBJECT:
+                pv_str_put(out, "{");
+                i = 0;
+                json_object_foreach((json_t *)(uintptr_t)value, key, one)
+                {
+                        pv_str_put(out, i++ ? ", " : "");
+                        put_text(out, key);
+                        pv_str_put(out, " = ");
+                        put_value(out, one);
                 }
-                pv_str_putf(&out, "%s%s: %s%s%s", out.len ? ", " : "{", f->name, f->list ? "[" : "", value,
-                            f->list ? "]" : "");
+                pv_str_put(out, "}");
+                break;
+        case JSON_INTEGER:
+                pv_str_putf(out, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+                break;
+        case JSON_REAL:
+                pv_str_putf(out, "%.17e", json_real_value(value));
+                break;
+        case JSON_TRUE:
+        case JSON_FALSE:
+        case JSON_NULL: /* there is none in TOML */
+                pv_str_put(out, json_is_true(value) ? "true" : "false");
+                break;
         }
-        *left = r.left;
-        if (!out.len)
-                return NULL;
-        pv_str_putc(&out, '}');
-        return pv_str_steal(&out);
+}
+
+static bool is_tables(const json_t *value)
+{
+        size_t i;
+        json_t *one;
+        bool all = json_array_size(value) > 0;
+        json_array_foreach(value, i, one)
+        {
+                all = all && json_is_object(one);
+        }
+        return all;
+}
+
+static void put_table(struct pv_str *out, const char *path, const json_t *table);
+
+static void put_header(struct pv_str *out, const char *path, const json_t *table, bool many)
+{
+        pv_str_putf(out, many ? "\n[[%s]]\n" : "\n[%s]\n", path);
+        put_table(out, path, table);
+}
+
+static void put_table(struct pv_str *out, const char *path, const json_t *table)
+{
+        const char *key;
+        json_t *value, *one;
+        size_t i;
+        json_object_foreach((json_t *)(uintptr_t)table, key, value)
+        {
+                if (json_is_object(value) || is_tables(value))
+                        continue;
+                put_text(out, key);
+                pv_str_put(out, " = ");
+                put_value(out, value);
+                pv_str_put(out, "\n");
+        }
+        json_object_foreach((json_t *)(uintptr_t)table, key, value)
+        {
+                pv_auto_str below = { 0 };
+                pv_str_putf(&below, "%s%s", path, *path ? "." : "");
+                put_text(&below, key);
+                if (json_is_object(value))
+                        put_header(out, below.s, value, false);
+                else if (is_tables(value))
+                        json_array_foreach(value, i, one)
+                        {
+                                put_header(out, below.s, one, true);
+                        }
+        }
+}
+
+void pv_toml_write(struct pv_str *out, const json_t *table)
+{
+        put_table(out, "", table);
 }

@@ -1,22 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For people who come with the published tool's TOML: tells it from YAML, and shows what of it is a field here, as
- * YAML. It is for a hint that a person reads, never for use: what is not understood is left out and counted.
+ * TOML as agents keep their settings in it, read into JSON values and written again. Tables become objects, in the order
+ * in which their keys stand. Times and numbers that are not decimal are refused, not guessed: whoever reads a file with
+ * this to hide something in it must know all of it. https://toml.io/en/v1.0.0
  */
 #ifndef PV_POLICY_TOML_H
 #define PV_POLICY_TOML_H
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "base/err.h"
+#include "base/json.h"
+#include "base/str.h"
 
-/* Is the first line that says anything a table's head or `key = value`? */
-bool pv_toml_is(const char *text);
-
-/*
- * One line of YAML, "{safe: true, pass-env: [A, B]}", of the fields that knows() has; the caller's. NULL: there are
- * none. *left: how many were left out, also of those that did not fit in max bytes.
- */
-char *pv_toml_as_yaml(const char *text, size_t max, bool (*knows)(void *ctx, const char *name), void *ctx,
-                      size_t *left);
+/* *out is the caller's reference. PV_ERR_INPUT with the line. */
+int pv_toml_read(const char *text, json_t **out, struct pv_err *err);
+/* Appends an object as a document that reads as the same again. */
+void pv_toml_write(struct pv_str *out, const json_t *table);
 
 #endif
