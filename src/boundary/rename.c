@@ -209,7 +209,7 @@ static void answer_lost(int listener, uint64_t first, uint64_t n)
                 pv_rename_answer(listener, first + i, EINTR);
 }
 
-/* The kernel hangs up when the filter is over nobody any more: so ends the helper of every command that leaves nobody. */
+/* The kernel hangs up when the filter is over nobody: so ends the helper of every command that leaves nobody. */
 static bool is_over_nobody(int listener)
 {
         struct pollfd p = { .fd = listener };

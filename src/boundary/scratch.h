@@ -27,8 +27,8 @@ void pv_scratch_close(struct pv_scratch *s);
 /*
  * Mounts it where nobody looks: on /proc/fs, or, where there is none, over the namespace's root, where look-ups of
  * paths do not arrive, since a process's root is the mount below. Must: own mount namespace and CAP_SYS_ADMIN over
- * it. PV_ERR_UNSUPPORTED when mounting is refused. It takes at most half of the machine's memory, and no more than three
- * quarters of what is available now.
+ * it. PV_ERR_UNSUPPORTED when mounting is refused. It takes at most half of the machine's memory, and no more than
+ * three quarters of what is available now.
  */
 int pv_scratch_mount(struct pv_scratch *s, struct pv_err *err);
 

@@ -163,8 +163,8 @@ static size_t decode(const char *s, size_t n, uint32_t *number)
 }
 
 /*
- * Columns of a character on a terminal: 2 for East Asian wide and full-width ones and most pictures (Unicode, UAX #11), 0
- * for marks that stand over the one before.
+ * Columns of a character on a terminal: 2 for East Asian wide and full-width ones and most pictures (Unicode, UAX #11),
+ * 0 for marks that stand over the one before.
  */
 static size_t width_of(uint32_t c)
 {

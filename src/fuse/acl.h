@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Access lists (acl(5)) as extended attributes. The kernel refuses one that names an id which the mount's user namespace
- * has not, so that no program could read or copy it. Such entries are not shown: they are about people that are not
- * inside; and are kept when a program writes the list, which cannot have meant them.
+ * Access lists (acl(5)) as extended attributes. The kernel refuses one that names an id which the mount's user
+ * namespace has not, so that no program could read or copy it. Such entries are not shown: they are about people that
+ * are not inside; and are kept when a program writes the list, which cannot have meant them.
  */
 #ifndef PV_FUSE_ACL_H
 #define PV_FUSE_ACL_H

@@ -216,7 +216,7 @@ static bool has_terminal(const struct lifecycle *l, int fd)
         return d && l->plan->stdio != PV_STDIO_CAPTURE && pv_detached_has_terminal(d, fd);
 }
 
-/* A captured or detached command's standard descriptors are files of the job's, as far as no terminal is in their place. */
+/* A captured or detached command's standard descriptors are the job's files where no terminal is in their place. */
 static bool is_kept(const struct lifecycle *l, int fd)
 {
         if (has_terminal(l, fd) || (l->plan->stdio != PV_STDIO_CAPTURE && !l->run->detached))

@@ -26,7 +26,8 @@ void pv_kept_add_profile(struct pv_plan *plan, const struct pv_profile *profile,
 
 /*
  * The host's file of settings ~/rel and its place inside, for one that is shown without its secrets. False: it is not
- * there, or may not be shown. Both are the caller's. Then what is left of it takes that place; src and content are taken.
+ * there, or may not be shown. Both are the caller's. Then what is left of it takes that place; src and content are
+ * taken.
  */
 bool pv_kept_find_setting(const struct pv_plan *plan, const char *rel, char **src, char **dst);
 void pv_kept_add_cleaned(struct pv_plan *plan, char *src, const char *dst, char *content);

@@ -20,8 +20,8 @@ void pv_settings_fini(struct pv_settings *s);
 #define pv_auto_settings __attribute__((cleanup(pv_settings_fini))) struct pv_settings
 
 /*
- * Reads path: TOML by its name (.toml), else JSON, which may have comments. environment: the person's; passed: the names
- * that they pass; reference: how this agent's file names a variable in place of its value, with NAME for it, or
+ * Reads path: TOML by its name (.toml), else JSON, which may have comments. environment: the person's; passed: the
+ * names that they pass; reference: how this agent's file names a variable in place of its value, with NAME for it, or
  * "env_vars": a list of names of the server. PV_ERR_INPUT when it cannot be read for certain.
  */
 int pv_settings_clean(const char *path, char *const *environment, const struct pv_strv *passed, const char *reference,

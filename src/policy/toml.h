@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * TOML as agents keep their settings in it, read into JSON values and written again. Tables become objects, in the order
- * in which their keys stand. Times and numbers that are not decimal are refused, not guessed: whoever reads a file with
- * this to hide something in it must know all of it. https://toml.io/en/v1.0.0
+ * TOML as agents keep their settings in it, read into JSON values and written again. Tables become objects, in the
+ * order in which their keys stand. Times and numbers that are not decimal are refused, not guessed: whoever reads a
+ * file with this to hide something in it must know all of it. https://toml.io/en/v1.0.0
  */
 #ifndef PV_POLICY_TOML_H
 #define PV_POLICY_TOML_H

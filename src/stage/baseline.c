@@ -22,8 +22,8 @@
  *  - When the clock was stepped during the run, all that the host could have lost is doubted; when the machine went
  *    down, all is, for the stage's own files may be incomplete too.
  *
- *  - What we did ourselves while the command ran is no edit of the host's: a directory or a file with the very ctime that
- *    our own publishing left it with is as if that were from before T0 (ours.c).
+ *  - What we did ourselves while the command ran is no edit of the host's: a directory or a file with the very ctime
+ *    that our own publishing left it with is as if that were from before T0 (ours.c).
  *
  * The first preimage of a path stays through runs that go on: what the command changed once is not read from the host
  * again. A damaged record doubts all that is not in its readable part.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The change list is the walk (scan.h) with each path compared against its preimage (baseline.h). The walk notes what
- * there is on both sides; what both sides have is then looked into (compare.h), many paths at a time, and what turns out
- * to be no change leaves the list.
+ * there is on both sides; what both sides have is then looked into (compare.h), many paths at a time, and what turns
+ * out to be no change leaves the list.
  */
 #include "stage/change.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Contents of one size are compared, since whoever changed them could set their times: a small file by the hash of what
- * the host had, which was taken at the end of the run, a larger one byte by byte with the host's while that is still the
- * one of the preimage, else by hash; where neither can be done it counts as changed.
+ * Contents of one size are compared, since whoever changed them could set their times: a small file by the hash of
+ * what the host had, which was taken at the end of the run, a larger one byte by byte with the host's while that is
+ * still the one of the preimage, else by hash; where neither can be done it counts as changed.
  */
 #include "stage/compare.h"
 

@@ -26,8 +26,8 @@ void pv_comparing_fini(struct pv_comparing *m);
 #define pv_auto_comparing __attribute__((cleanup(pv_comparing_fini))) struct pv_comparing
 
 /*
- * Completes a change of which kind, flags of its own and the staged attributes are not known yet. 1: it is one; 0: there
- * is no net effect; -1 with errno: that cannot be told (EACCES: or only by who may open).
+ * Completes a change of which kind, flags of its own and the staged attributes are not known yet. 1: it is one; 0:
+ * there is no net effect; -1 with errno: that cannot be told (EACCES: or only by who may open).
  */
 int pv_compare(struct pv_comparing *m, const struct pv_pair *p, struct pv_change *c);
 

@@ -7,10 +7,11 @@
  *
  *  1. Before. Its ctime lies before the run's start, or is the one that was noted of it: what it is, it was for the
  *     command, too. A directory that the batch itself copies is ours from the beginning.
- *  2. Between. Who else touches it is seen. It is watched by inotify(7) from before the look of 1 until after that of 3:
- *     in a directory every event must be about a name of the batch, which has a record of its own (beside.c); in a file
- *     there must be none of writing, and mode, owner, attributes, number of names, size and time of the last write must be what they were.
- *     inotify knows of no changes that another machine makes: only on the file systems listed here is anything noted.
+ *  2. Between. Who else touches it is seen. It is watched by inotify(7) from before the look of 1 until after that of
+ *     3: in a directory every event must be about a name of the batch, which has a record of its own (beside.c); in a
+ *     file there must be none of writing, and mode, owner, attributes, number of names, size and time of the last
+ *     write must be what they were. inotify knows of no changes that another machine makes: only on the file systems
+ *     listed here is anything noted.
  *  3. After. What is changed from now on gets a later ctime: one moment of the file system's clock is taken, as the
  *     run's start was (startclock.c), and the ctime lies before it.
  *
