@@ -69,6 +69,13 @@ def test_what_is_left_is_a_line_a_directory_and_ignored_files_are_told_apart(age
     assert left == ("left staged:\n"
                     "  40 ignored by git\n    out  40 files, 111 B\n"
                     "  41 not asked for\n    docs/new/  40 files\n    docs/none/\n")
+    pvisor("undo", "-q", cwd=workspace)
+    agent("mkdir -p a out && echo x > a/x.o; echo y > a/y.c; echo z > out/z; echo new > new.txt")
+    for path, told in (("a", "  1 ignored by git; --ignored takes it\n    a/x.o  1 file, 2 B\n"
+                             "  1 ignored by git\n    out  1 file, 2 B\n  1 not asked for\n    new.txt\n"),
+                       ("new.txt", "  2 ignored by git\n    a/x.o  1 file, 2 B\n    out  1 file, 2 B\n"
+                                   "  1 not asked for\n    a/y.c\n")):
+        assert pvisor("apply", "-n", "--path", path, cwd=workspace).out.endswith("left staged:\n" + told)
 
 
 def test_naming_a_path_takes_what_all_leaves(agent, pvisor, workspace):

@@ -101,44 +101,52 @@ static size_t count_left(const struct pv_decision *d, enum pv_left why)
         return n;
 }
 
-/*
- * The first change behind directory i that is not told with it: what lies below it and is left for the same reason
- * goes without saying. *files counts that; 0 when something below stands for itself.
- */
-static size_t end_of_fold(const struct pv_decision *d, size_t i, size_t *files)
+/* What lies below it and is left for the same reason goes with a directory. */
+struct fold {
+        size_t end;   /* the first change behind it */
+        size_t files; /* in it */
+        bool mixed;   /* something below it stands for itself */
+};
+
+static struct fold fold_of(const struct pv_decision *d, size_t i)
 {
         const struct pv_path_change *dir = &d->verdicts.change[i];
-        size_t len = strlen(dir->path), k = i + 1;
-        *files = 0;
-        for (; k < d->changes->n; k++) {
-                const struct pv_path_change *c = &d->verdicts.change[k];
+        struct fold f = { .end = i + 1 };
+        size_t len = strlen(dir->path);
+        if (!is_dir(d, i))
+                return f;
+        for (; f.end < d->changes->n; f.end++) {
+                const struct pv_path_change *c = &d->verdicts.change[f.end];
                 if (c->root != dir->root || strncmp(c->path, dir->path, len) != 0 || (len && c->path[len] != '/'))
                         break;
-                if (told_as(d, k) != told_as(d, i)) {
-                        *files = 0;
-                        return i + 1;
-                }
-                *files += !is_dir(d, k);
+                if (told_as(d, f.end) != told_as(d, i))
+                        return (struct fold){ .end = i + 1, .mixed = true };
+                f.files += !is_dir(d, f.end);
         }
-        return k;
+        return f;
 }
 
-/* One row: a file, an empty directory, or a directory with all that is in it. The index to go on with; *n counts. */
+/*
+ * One row: a file, an empty directory, or a directory with all that is in it. A directory that is told by what is in
+ * it has none. The index to go on with; *n counts.
+ */
 static size_t put_left_row(struct pv_str *b, const struct pv_decision *d, size_t i, size_t *n)
 {
-        size_t files = 0, end = is_dir(d, i) ? end_of_fold(d, i, &files) : i + 1;
-        *n += files ? files : 1;
+        struct fold f = fold_of(d, i);
+        if (f.mixed && d->verdicts.change[i].kind != PV_PATH_METADATA)
+                return f.end;
+        *n += f.files ? f.files : 1;
         put_name(b, d, i);
         if (is_dir(d, i))
                 pv_str_putc(b, '/');
-        if (files) {
+        if (f.files) {
                 pv_str_put(b, "  ");
-                pv_cmd_put_count(b, files, "file", "files");
+                pv_cmd_put_count(b, f.files, "file", "files");
         } else if (told_as(d, i) == PV_LEFT_HOST_RUNS && d->verdicts.item[i].reasons) {
                 pv_str_putf(b, "  (%s)", pv_attention_info(pv_attention_first(d->verdicts.item[i].reasons))->title);
         }
         pv_str_putc(b, '\n');
-        return end;
+        return f.end;
 }
 
 static void put_left_paths(struct pv_str *b, const struct pv_decision *d, enum pv_left why)
@@ -152,6 +160,8 @@ static void put_left_paths(struct pv_str *b, const struct pv_decision *d, enum p
                         continue;
                 }
                 i = put_left_row(&rows, d, i, &n);
+                if (rows.len == before)
+                        continue;
                 if (shown < PATHS_SHOWN) {
                         shown++;
                         continue;
@@ -178,14 +188,14 @@ static void put_fold(struct pv_str *b, const struct pv_fold *fold)
         pv_str_putc(b, '\n');
 }
 
-/* The folds of the ignored changes that are left: one a top directory. */
-static size_t fold_left(const struct pv_decision *d, struct pv_fold **folds)
+/* The folds of the ignored changes that are left for this reason: one a top directory. */
+static size_t fold_left(const struct pv_decision *d, enum pv_left why, struct pv_fold **folds)
 {
         pv_auto_free struct pv_path_change *change = pv_calloc(d->changes->n + 1, sizeof *change);
         pv_auto_free struct pv_verdict *verdict = pv_calloc(d->changes->n + 1, sizeof *verdict);
         size_t n = 0, n_folds = 0;
         for (size_t i = 0; i < d->changes->n; i++) {
-                if (told_as(d, i) != PV_LEFT_IGNORED)
+                if (d->left[i] != why || told_as(d, i) != PV_LEFT_IGNORED)
                         continue;
                 change[n] = d->verdicts.change[i];
                 verdict[n++] = d->verdicts.item[i];
@@ -194,18 +204,16 @@ static size_t fold_left(const struct pv_decision *d, struct pv_fold **folds)
         return n_folds;
 }
 
-static void put_left_ignored(struct pv_str *b, const struct pv_decision *d)
+/* What the option would take, and what nobody asked for, apart. */
+static void put_left_ignored(struct pv_str *b, const struct pv_decision *d, enum pv_left why)
 {
         pv_auto_free struct pv_fold *folds = NULL;
-        size_t n = fold_left(d, &folds), files = 0;
-        bool taken_by_option = false;
+        size_t n = fold_left(d, why, &folds), files = 0;
         if (n == 0)
                 return;
         for (size_t i = 0; i < n; i++)
                 files += folds[i].n;
-        for (size_t i = 0; i < d->changes->n; i++)
-                taken_by_option |= d->left[i] == PV_LEFT_IGNORED;
-        pv_str_putf(b, "  %zu %s\n", files, taken_by_option ? pv_left_text(PV_LEFT_IGNORED) : "ignored by git");
+        pv_str_putf(b, "  %zu %s\n", files, why == PV_LEFT_IGNORED ? pv_left_text(why) : "ignored by git");
         for (size_t i = 0; i < n && i < PATHS_SHOWN; i++)
                 put_fold(b, &folds[i]);
         if (n > PATHS_SHOWN)
@@ -284,7 +292,8 @@ static void put_left(struct pv_str *b, const struct pv_decision *d, const struct
         pv_str_put(b, "left staged:\n");
         put_left_paths(b, d, PV_LEFT_HOST_RUNS);
         put_left_git(b, d, commits);
-        put_left_ignored(b, d);
+        put_left_ignored(b, d, PV_LEFT_IGNORED);
+        put_left_ignored(b, d, PV_LEFT_NOT_ASKED);
         put_left_paths(b, d, PV_LEFT_EXCLUDED);
         put_left_paths(b, d, PV_LEFT_TOGETHER);
         put_left_paths(b, d, PV_LEFT_NOT_ASKED);
