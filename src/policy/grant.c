@@ -86,7 +86,8 @@ int pv_grant_parse_mount(const char *text, const char *home, struct pv_mount *ou
         char *dst = NULL;
         if (parse_access(copy, &out->access) < 0 || !*copy) {
                 (void)pv_err_set(err, PV_ERR_USAGE, 0, "--mount: not SRC[:DST]:read, :stage or :write: %s", text);
-                return hint_at_access(text, err);
+                (void)hint_at_access(text, err);
+                return -1;
         }
         (void)split_target(copy, &dst);
         pv_auto_free char *src = NULL;
