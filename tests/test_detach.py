@@ -178,6 +178,16 @@ def test_closing_words_are_kept(pvisor, workspace):
     assert json.loads(pvisor("status", "--json", cwd=workspace).out)["closing"] is None
 
 
+def test_a_person_at_a_terminal_is_told_what_comes_next_and_a_program_the_id_alone(pv, terminal, pvisor, workspace):
+    t = terminal([pv, "run", "--safe", "-d", "--name", "seen", "--", "sleep", "1000"], cwd=workspace, rows=24, columns=80)
+    job = t.expect(ID).group()
+    t.expect("next: pvisor attach seen")
+    assert t.wait() == 0
+    pvisor("kill", "--grace", "1s", job, cwd=workspace)
+    alone = pvisor("run", "--safe", "-d", "--", "true", cwd=workspace)
+    assert alone.err == "" and re.fullmatch(f"{ID}\n", alone.out)
+
+
 # ---- windows ----
 
 def test_a_full_screen_program_survives_windows_that_come_and_go(detached, attach, workspace, pvisor, mode):

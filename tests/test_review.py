@@ -376,3 +376,8 @@ def test_wide_characters_take_their_columns(pvisor, workspace):
     rows = [row for row in pvisor("review", cwd=workspace).out.splitlines() if row.endswith(".txt  2 B") or row.endswith("2 B")]
     at = {row.split()[1]: row.index("2 B") for row in rows}
     assert at["日本語.txt"] == at["plain.txt"] - 3 and at["é.txt"] == at["plain.txt"], rows
+
+
+def test_an_end_that_was_not_its_own_is_told_in_words(pvisor, workspace):
+    pvisor("run", "-q", "--stage", "--timeout", "100ms", "--", "sleep", "100", cwd=workspace, code=124)
+    assert "ended by its time limit (124)" in pvisor("review", cwd=workspace).out

@@ -79,6 +79,22 @@ static void review_finip(struct pv_review *r)
 
 /* --- text --- */
 
+/* How it ended, where that was not its own doing. */
+static const char *end_in_words(const char *end)
+{
+        static const struct {
+                const char *end, *words;
+        } ends[] = {
+                { "timeout", "ended by its time limit" },
+                { "stage-size", "ended because its stage grew too large" },
+                { "signaled", "ended by a signal" },
+        };
+        for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+                if (pv_streq(ends[i].end, end))
+                        return ends[i].words;
+        return end;
+}
+
 static void put_end(const struct pv_review *r, struct pv_str *out)
 {
         const struct pv_job *j = r->look.job;
@@ -88,7 +104,7 @@ static void put_end(const struct pv_review *r, struct pv_str *out)
         if (j->state == PV_JOB_ENDED && j->end && pv_streq(j->end, "exited"))
                 pv_str_putf(out, "exited with %d", j->exit_code);
         else if (j->state == PV_JOB_ENDED && j->end)
-                pv_str_putf(out, "%s (%d)", j->end, j->exit_code);
+                pv_str_putf(out, "%s (%d)", end_in_words(j->end), j->exit_code);
         else if (j->state == PV_JOB_RUNNING)
                 pv_str_put(out, "still running: this is how it stands now");
         else if (j->state == PV_JOB_LOST)

@@ -88,8 +88,20 @@ static int hint_at_place(const struct pv_plan *plan, const char *program, struct
                     : -1;
 }
 
+/* A person at a terminal, who has the id alone otherwise, is told what there is to do with it. */
+static void say_next(const char *name, const char *id)
+{
+        if (!isatty(STDERR_FILENO))
+                return;
+        if (isatty(STDOUT_FILENO)) /* then the job has a terminal of its own */
+                pv_log_note("next: pvisor attach %s", name ? name : id);
+        else
+                pv_log_note("next: pvisor logs -f %s", name ? name : id);
+}
+
 /* What the starter of a detached job says of it. */
-static int say_detached(const struct pv_run_plan *decided, const char *id, int summary, struct pv_err *err)
+static int say_detached(const struct pv_run_plan *decided, const char *id, const char *name, int summary,
+                        struct pv_err *err)
 {
         pv_auto_str line = { 0 };
         pv_str_putf(&line, "%s\n", id);
@@ -101,7 +113,10 @@ static int say_detached(const struct pv_run_plan *decided, const char *id, int s
                 if (!whole || pv_fd_write_all(summary, whole, strlen(whole), "--json", err) < 0)
                         return -1;
         }
-        return pv_cmd_print(&line, err);
+        if (pv_cmd_print(&line, err) < 0)
+                return -1;
+        say_next(name, id);
+        return 0;
 }
 
 /* The summary is the starter's once the command runs, and the new process's while that may still fail. */
@@ -116,7 +131,7 @@ static int start_detached(struct pv_run *r, const struct pv_run_plan *decided, s
         if (pv_detach(&d, &starter, id, &code, err) < 0)
                 return pv_cmd_not_started(err, d.summary);
         if (starter)
-                return !id[0] ? code : say_detached(decided, id, r->summary, err);
+                return !id[0] ? code : say_detached(decided, id, r->request->name, r->summary, err);
         r->detached = &d;
         r->summary = d.summary;
         int executed = pv_run_execute(r, decided, &end, err);
