@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from lib import jobs, tree
+from lib import jobs, stepping, tree
 
 EVERY_JOB_COMMAND = (["status"], ["review"], ["apply", "--all"], ["undo"], ["drop"], ["checkpoint"],
                      ["inspect", "--", "true"], ["fork", "--", "true"], ["logs"])
@@ -141,3 +141,89 @@ def test_store_that_others_may_write_is_refused(pvisor, workspace, environment, 
     assert "others may write" in pvisor("apply", "--all", cwd=workspace, code=6).err
     top.chmod(0o700)
     pvisor("apply", "--all", cwd=workspace)
+
+
+def is_a_move(pid):
+    return stepping.call_of(pid)[0] == 316  # renameat2
+
+
+def contents(*tops):
+    """What all files below hold."""
+    found = set()
+    for top in tops:
+        for path in top.rglob("*"):
+            if path.is_file() and not path.is_symlink():
+                found.add(path.read_bytes())
+    return found
+
+
+DAMAGES = {
+    "an item": lambda whole: whole[:len(whole) // 2] + b"\xff\xff\xff" + whole[len(whole) // 2 + 3:],
+    "cut off": lambda whole: whole[:len(whole) // 2],
+    "no mark": lambda whole: whole[:-1],
+    "the head": lambda whole: whole[:5] + b"\xff\xff" + whole[7:],
+    "empty": lambda whole: b"",
+    "garbage": lambda whole: b"garbage\n" * 30,
+}
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="counts system calls by their numbers")
+@pytest.mark.parametrize("store,damage", [("elsewhere", "an item"), *[("same", damage) for damage in DAMAGES]])
+def test_a_half_published_batch_whose_journal_is_damaged_is_not_taken_for_one_that_never_began(
+        pv, pvisor, plain, environment, tmpfs, store, damage):
+    """What it displaced lies in the stage alone: it would go with the copies, and the target would stay a mix."""
+    if store == "elsewhere":
+        environment["PVISOR_HOME"] = str(tmpfs / "store")
+    for name in "abcdef":
+        (plain / name).write_text(f"the host's {name}\n")
+    pvisor("run", "--stage", "--", "sh", "-c", "rm a b c; for x in d e f; do echo new $x > $x; done", cwd=plain)
+    before = contents(plain)
+    stage = jobs.job_dirs(environment)[-1] / "stage"
+    for moves in range(1, 60):
+        code, _, _ = stepping.kill_at([pv, "apply", "--all"], moves, only=is_a_move, cwd=plain, env=environment)
+        assert code == -9, "half of it was never seen"
+        gone = [name for name in "abc" if not (plain / name).exists()]
+        if gone and contents(plain) & before:
+            break
+        pvisor("review", cwd=plain)
+    journal = stage / "journal"
+    journal.write_bytes(DAMAGES[damage](journal.read_bytes()))
+    there = [plain, stage]
+    for command in (["apply", "--all"], ["undo"], ["drop"], ["checkpoint"]):
+        result = pvisor(*command, cwd=plain, code=1)
+        assert "damaged" in result.err and "--abandon" in result.err, result.err
+    pvisor("review", cwd=plain)
+    assert "removed" not in pvisor("prune", "--applied", cwd=plain).out
+    assert before <= contents(*there)
+    pvisor("undo", "--abandon", cwd=plain)
+    assert before <= contents(*there)
+    pvisor("review", cwd=plain)
+    pvisor("prune", "--applied", cwd=plain)
+    assert before <= contents(*there)
+
+
+@pytest.mark.parametrize("damage", [*DAMAGES, "missing"])
+def test_a_batch_whose_record_is_damaged_stands_and_hides_no_other(pvisor, plain, environment, damage):
+    pvisor("run", "--stage", "--", "sh", "-c", "rm README.md src/main.c; echo 1 > new", cwd=plain)
+    before = contents(plain)
+    pvisor("apply", "--path", "new", cwd=plain)
+    pvisor("apply", "--all", cwd=plain)
+    stage = jobs.job_dirs(environment)[-1] / "stage"
+    first, last = sorted((stage / "backup").iterdir())
+    record = last / "record"
+    if damage == "missing":
+        record.unlink()
+    else:
+        record.write_bytes(DAMAGES[damage](record.read_bytes()))
+    assert damage == "no mark" or "damaged" in pvisor("undo", "--list", cwd=plain).out
+    listed = {b["batch"]: b for b in json.loads(pvisor("undo", "--list", "--json", cwd=plain).out)["batches"]}
+    assert set(listed) == {first.name, last.name} and not listed[first.name]["damaged"]
+    if damage != "no mark":  # what it lacks then was written when all had been done
+        result = pvisor("undo", cwd=plain, code=1)
+        assert last.name in result.err and "backup" in result.err, result.err
+    assert "removed" not in pvisor("prune", cwd=plain).out
+    assert json.loads(pvisor("status", "--json", cwd=plain).out)["applied"] > 0
+    assert before <= contents(plain, stage)
+    pvisor("undo", "--batch", first.name, cwd=plain)
+    assert not (plain / "new").exists()
+    assert before <= contents(plain, stage)

@@ -37,10 +37,10 @@ static json_t *batches_json(const struct pv_job *job, const struct pv_batch *bat
 {
         json_t *list = json_array();
         for (size_t i = 0; i < n; i++)
-                (void)json_array_append_new(list,
-                                            json_pack("{s:s, s:o, s:I, s:b}", "batch", batches[i].id, "at",
-                                                      pv_cmd_time(&batches[i].when), "paths",
-                                                      (json_int_t)batches[i].n_paths, "undone", batches[i].undone));
+                (void)json_array_append_new(list, json_pack("{s:s, s:o, s:I, s:b, s:b}", "batch", batches[i].id, "at",
+                                                            pv_cmd_time(&batches[i].when), "paths",
+                                                            (json_int_t)batches[i].n_paths, "undone", batches[i].undone,
+                                                            "damaged", batches[i].damaged));
         json_t *alone = json_array();
         for (size_t i = 0; i < commits->n; i++)
                 (void)json_array_append_new(alone, json_string(commits->v[i]));
@@ -75,7 +75,13 @@ static int show(const struct pv_job *job, struct pv_stage *s, bool json, struct 
         if (json)
                 return pv_cmd_print_json(batches_json(job, batches, n, &alone), err);
         for (size_t i = 0; i < n; i++) {
-                pv_str_putf(&text, "%s  ", batches[i].id);
+                pv_str_put_safe(&text, batches[i].id);
+                pv_str_put(&text, "  ");
+                if (batches[i].damaged) {
+                        pv_str_putf(&text, "damaged: its record cannot be read%s\n",
+                                    batches[i].undone ? ", undone" : "");
+                        continue;
+                }
                 pv_cmd_put_count(&text, batches[i].n_paths, "path", "paths");
                 pv_str_put(&text, ", ");
                 pv_cmd_put_age(&text, &batches[i].when);

@@ -99,6 +99,7 @@ int pv_apply_abandon(struct pv_stage *s, struct pv_abandoned *out, struct pv_err
                 describe(&e, out);
                 (void)pv_access_restore(&e, PV_ACCESS_BEFORE, &why);
         }
+        out->readable &= plan.marks & PV_MARK_READY || !*plan.head.boot;
         int r = put_away(s, plan.head.id, out, err);
         if (r == 0)
                 pv_pending_clear(s);

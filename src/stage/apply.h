@@ -113,9 +113,10 @@ struct pv_batch {
         struct timespec when;
         size_t n_paths;
         bool undone;
+        bool damaged; /* what it did is not known any more, but its originals may be there; stands until it is undone */
 };
 int pv_batches_list(struct pv_stage *s, struct pv_batch **out, size_t *n, struct pv_err *err);
-/* Paths of the batches that are not undone; 0 where that cannot be told. */
+/* Paths of the batches that are not undone, of a damaged one at least one: nobody may take it for nothing. */
 size_t pv_batches_count_standing(struct pv_stage *s);
 
 #endif

@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <sys/stat.h>
 #include <time.h>
+#include "base/clock.h"
 #include "base/copy.h"
 #include "base/path.h"
 #include "stage/apply.h"
@@ -128,6 +129,8 @@ struct pv_batch_head {
         struct timespec when; /* as the stage's filesystem stores it */
         uint32_t n_roots;
         uint32_t *root_mode; /* owned */
+        /* Of the machine while it ran when the final plan was written; "" in the first one, before which nothing is. */
+        char boot[PV_BOOT_ID_TEXT];
 };
 
 enum pv_batch_mark { PV_MARK_READY = 1, PV_MARK_COMMITTED = 2, PV_MARK_PARTLY = 4 };

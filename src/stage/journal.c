@@ -208,6 +208,7 @@ static void put_head(struct pv_str *b, const struct pv_batch_head *h)
         put_number(b, h->n_roots);
         for (uint32_t i = 0; i < h->n_roots; i++)
                 put_number(b, h->root_mode[i]);
+        put_block(b, h->boot, strlen(h->boot));
         close_record(b, at);
 }
 
@@ -450,6 +451,11 @@ static void get_head(struct reader *r, struct pv_batch_head *h)
         h->root_mode = pv_calloc(h->n_roots + 1, sizeof *h->root_mode);
         for (uint32_t i = 0; i < h->n_roots; i++)
                 h->root_mode[i] = (uint32_t)get_bounded(r, PV_ROOT_BESIDE | PV_ROOT_WEAK);
+        if (r->p == r->end) /* of an earlier version */
+                return;
+        pv_auto_free char *boot = get_string(r, PV_BOOT_ID_TEXT - 1);
+        if (boot)
+                memcpy(h->boot, boot, strlen(boot) + 1);
 }
 
 static void get_access(struct reader *r, struct pv_plan_list *out)

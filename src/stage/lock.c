@@ -167,6 +167,16 @@ static char *read_notice(struct pv_stage *s, size_t i)
         return text;
 }
 
+bool pv_pending_is_set(struct pv_stage *s)
+{
+        for (size_t i = 0; i < pv_stage_n_roots(s); i++) {
+                pv_auto_free char *noted = read_notice(s, i);
+                if (noted && pv_streq(noted, pv_stage_dir(s)))
+                        return true;
+        }
+        return false;
+}
+
 int pv_pending_find(struct pv_stage *s, size_t i, char **dir, struct pv_err *err)
 {
         char path[64], hint[PATH_MAX + 1];

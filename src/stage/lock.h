@@ -25,6 +25,8 @@ void pv_target_unlock(struct pv_target_lock *l);
 /* Notes that this stage's journal holds a batch for its targets; durable with the caller's next sync. */
 int pv_pending_set(struct pv_stage *s, struct pv_err *err);
 void pv_pending_clear(struct pv_stage *s);
+/* Does the store have such a notice of this stage? */
+bool pv_pending_is_set(struct pv_stage *s);
 /*
  * The directory of another stage that left a batch unfinished on target i, *dir the caller's; NULL: none did. A hint
  * that cannot be acted upon is PV_ERR_BUSY with the way out.

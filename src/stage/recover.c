@@ -2,7 +2,8 @@
 /*
  * After a crash. The journal says what was to be done, the directories say how far it came:
  *
- *   no READY mark             nothing was published: copies and journal go
+ *   no READY mark             nothing was published: copies and journal go; but one that was whole once is damaged,
+ *                             and refused (docs/decisions/0215-a-damaged-journal-is-not-one-that-never-began.md)
  *   COMMITTED, nothing left   forward: the stage is brought up to date
  *   PARTLY                    forward, for what the host kept
  *   all published, unmarked   forward, if what came out of the target passes the check that a live batch makes
@@ -187,6 +188,28 @@ static int clear_away(struct pv_engine *e, const struct pv_batch_source *source,
         return 0;
 }
 
+/*
+ * Nothing is published before the final plan is whole on disk. One without its mark was damaged since, and what it
+ * published and displaced is not known: it must not be cleared away as one that never began. Only a crash of the
+ * machine may have torn it before it was synced; then nothing of it happened.
+ */
+static int refuse_damaged(struct pv_engine *e, struct pv_err *err)
+{
+        const struct pv_batch_head *h = &e->plan->head;
+        char boot[PV_BOOT_ID_TEXT];
+        bool all_done, was_whole = h->kind == 0 ? pv_pending_is_set(e->s) : *h->boot != '\0';
+        if (e->plan->marks & PV_MARK_READY || !was_whole)
+                return 0;
+        pv_clock_boot_id(boot);
+        bool published = h->kind == 0 || pv_streq(boot, h->boot);
+        pv_find_states(e, &all_done);
+        for (size_t i = 0; i < e->plan->n; i++)
+                published |= e->plan->item[i].op != PV_OP_META && e->plan->item[i].state != PV_ITEM_PENDING;
+        if (!published)
+                return 0;
+        return pv_err_set(err, PV_ERR_INPUT, 0, "the journal of a batch that was cut short is damaged");
+}
+
 static int recover_locked(struct pv_stage *s, const char **did, struct pv_err *err)
 {
         struct pv_plan_list plan = { 0 }, record = { 0 };
@@ -204,6 +227,8 @@ static int recover_locked(struct pv_stage *s, const char **did, struct pv_err *e
         if (r == 0 && plan.head.kind != 0 && pv_engine_open_slots(&e, false, &ignored) < 0 &&
             plan.marks & PV_MARK_READY)
                 r = pv_engine_open_slots(&e, true, err);
+        if (r == 0)
+                r = refuse_damaged(&e, err);
         if (r == 0 && plan.head.kind == PV_BATCH_UNDO && plan.marks & PV_MARK_READY) {
                 r = pv_batch_read_record(e.slots.fd, &record, err);
                 if (r == 0 && record.n != plan.n)

@@ -290,6 +290,7 @@ static int write_journal(struct pv_engine *e, const struct pv_batch_source *sour
                 return -1;
         if (pv_keep_has_copies(e->plan) && keep_copies(e, err) < 0)
                 return -1;
+        pv_clock_boot_id(e->plan->head.boot);
         if (pv_journal_create(&j, dir, PV_JOURNAL_NEW, err) < 0 || pv_journal_put_plan(&j, e->plan, err) < 0 ||
             pv_journal_mark(&j, PV_MARK_READY, err) < 0)
                 return -1;

@@ -17,23 +17,45 @@ static int compare_batches(const void *a, const void *b)
         return strcmp(((const struct pv_batch *)a)->id, ((const struct pv_batch *)b)->id);
 }
 
-/* 0 with *is_batch false: a directory that was cut off before it became one. */
-static int read_batch(int backup, const char *id, struct pv_batch *out, bool *is_batch, struct pv_err *err)
+static bool is_empty(int dir)
+{
+        pv_auto_dir d = pv_dir_open(dir, ".");
+        struct dirent *e;
+        return d && pv_dir_next(d, &e) == 0;
+}
+
+/* Reads what the record says of itself; false where it is damaged. */
+static bool read_head(int dir, struct pv_batch *out, unsigned *marks)
 {
         struct pv_batch_head head;
-        unsigned marks;
-        *is_batch = false;
-        pv_auto_fd dir = openat(backup, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        if (dir < 0 || strlen(id) >= sizeof out->id || faccessat(dir, PV_RECORD_NAME, F_OK, 0) < 0)
-                return 0;
-        *out = (struct pv_batch){ 0 };
-        if (pv_journal_read_head(dir, PV_RECORD_NAME, &head, &out->n_paths, &marks, err) < 0)
-                return pv_err_wrap(err, "batch %s", id);
-        memcpy(out->id, id, strlen(id) + 1);
+        struct pv_err ignored = PV_ERR_INIT;
+        if (pv_journal_read_head(dir, PV_RECORD_NAME, &head, &out->n_paths, marks, &ignored) < 0)
+                return false;
         out->when = head.when;
+        return *marks & PV_MARK_READY;
+}
+
+/*
+ * False for a directory that was cut off before it became a batch: it has no record, and nothing in it (or, while a
+ * journal is there, it is of the batch that is under way).
+ */
+static bool read_batch(const struct pv_stage *s, int backup, const char *id, struct pv_batch *out)
+{
+        unsigned marks = 0;
+        pv_auto_fd dir = openat(backup, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (dir < 0 || strlen(id) >= sizeof out->id)
+                return false;
+        *out = (struct pv_batch){ 0 };
+        memcpy(out->id, id, strlen(id) + 1);
+        if (faccessat(dir, PV_RECORD_NAME, F_OK, AT_SYMLINK_NOFOLLOW) < 0) {
+                if (pv_apply_is_unfinished(s) || is_empty(dir))
+                        return false;
+                out->damaged = true;
+        } else {
+                out->damaged = !read_head(dir, out, &marks);
+        }
         out->undone = marks & PV_MARK_PARTLY || faccessat(dir, PV_UNDONE_NAME, F_OK, 0) == 0;
-        *is_batch = true;
-        return 0;
+        return true;
 }
 
 int pv_batches_list(struct pv_stage *s, struct pv_batch **out, size_t *n, struct pv_err *err)
@@ -44,11 +66,8 @@ int pv_batches_list(struct pv_stage *s, struct pv_batch **out, size_t *n, struct
         struct dirent *e;
         int more = d || errno != ENOENT ? -1 : 0;
         while (d && (more = pv_dir_next(d, &e)) > 0) {
-                bool is_batch;
                 list = pv_realloc(list, have + 1, sizeof *list);
-                if (read_batch(dirfd(d), e->d_name, &list[have], &is_batch, err) < 0)
-                        return -1;
-                have += is_batch;
+                have += read_batch(s, dirfd(d), e->d_name, &list[have]);
         }
         if (more < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "read backup/");
@@ -65,9 +84,9 @@ size_t pv_batches_count_standing(struct pv_stage *s)
         struct pv_err ignored = PV_ERR_INIT;
         size_t n = 0, paths = 0;
         if (pv_batches_list(s, &batches, &n, &ignored) < 0)
-                return 0;
+                return 1;
         for (size_t i = 0; i < n; i++)
-                paths += batches[i].undone ? 0 : batches[i].n_paths;
+                paths += batches[i].undone ? 0 : batches[i].n_paths + batches[i].damaged;
         return paths;
 }
 
@@ -96,6 +115,10 @@ int pv_batch_read_record(int slots, struct pv_plan_list *out, struct pv_err *err
 {
         if (pv_journal_read(slots, PV_RECORD_NAME, out, err) < 0)
                 return -1;
+        if (!(out->marks & PV_MARK_READY)) {
+                pv_plan_list_fini(out);
+                return pv_err_set(err, PV_ERR_INPUT, 0, "its record is damaged: not all of its paths are known");
+        }
         bool let_go = faccessat(slots, PV_LET_GO_NAME, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
         for (size_t i = 0; let_go && i < out->n; i++) {
                 struct pv_item *it = &out->item[i];
@@ -127,8 +150,11 @@ static int read_record(struct pv_stage *s, const char *id, struct pv_plan_list *
         pv_auto_fd slots = openat(pv_stage_dirfd(s).fd, dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (slots < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "open %s", dir);
-        if (pv_batch_read_record(slots, out, err) < 0)
-                return -1;
+        if (pv_batch_read_record(slots, out, err) < 0) {
+                (void)pv_err_wrap(err, "batch %s", id);
+                return pv_err_hint(err, "what it displaced is in %s/backup/%s; other batches: --list and --batch",
+                                   pv_stage_dir(s), id);
+        }
         if (out->head.n_roots != pv_stage_n_roots(s)) {
                 pv_plan_list_fini(out);
                 return pv_err_set(err, PV_ERR_INPUT, 0, "batch %s is not of this stage", id);

@@ -24,11 +24,16 @@ CHANGES = {1, 18, 77, 82, 83, 84, 86, 87, 88, 90, 91, 188, 189, 190, 258, 263, 2
 OPENAT, CREATE = 257, os.O_CREAT | os.O_TRUNC
 
 
-def changes_something(pid):
-    """Is the call that the process is about to make one of those? On other machines each may be."""
+def call_of(pid):
+    """The call that the process is about to make: its number and its arguments."""
     info = (ctypes.c_uint64 * 11)()
     libc.ptrace(GET_CALL, pid, ctypes.c_void_p(ctypes.sizeof(info)), ctypes.cast(info, ctypes.c_void_p))
-    number, arguments = info[3], info[4:10]
+    return info[3], info[4:10]
+
+
+def changes_something(pid):
+    """Is the call that the process is about to make one of those? On other machines each may be."""
+    number, arguments = call_of(pid)
     return os.uname().machine != "x86_64" or number in CHANGES or (number == OPENAT and arguments[2] & CREATE != 0)
 
 
