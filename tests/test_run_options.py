@@ -271,7 +271,7 @@ def test_completion_scripts(pvisor, run, temporary):
 @pytest.mark.parametrize("words, wanted", [
     (["re"], "review"), (["review", "la"], "last"), (["review", "run-"], "run-"), (["run", "--continue", "run-"], "run-"),
     (["help", "che"], "checkpoint"), (["completion", "z"], "zsh"), (["login", "cod"], "codex"),
-    (["profile", "show", "gem"], "gemini"), (["apply", "fi"], "fixed"), (["run", "--overlaynet-allow", "@np"], "@npm"),
+    (["profile", "show", "gem"], "gemini"), (["apply", "fi"], "fixed"), (["diff", "READ"], "README.md"), (["diff", "fi"], "fixed"), (["run", "--overlaynet-allow", "@np"], "@npm"),
     (["run", "--profile", "G"], ""), (["run", "--vm"], ""),
 ])
 def test_bash_completes_each_kind_of_word(pvisor, pv, run, workspace, temporary, words, wanted):

@@ -76,6 +76,7 @@ static const char *bash_reply(enum pv_opt_complete what)
                 [PV_COMPLETE_FILE] = "COMPREPLY=($(compgen -f -- \"$cur\"))",
                 [PV_COMPLETE_DIR] = "COMPREPLY=($(compgen -d -- \"$cur\"))",
                 [PV_COMPLETE_JOB] = "_pvisor_jobs",
+                [PV_COMPLETE_JOB_OR_FILE] = "_pvisor_jobs; COMPREPLY+=($(compgen -f -- \"$cur\"))",
                 [PV_COMPLETE_ENV] = "COMPREPLY=($(compgen -e -- \"$cur\"))",
                 [PV_COMPLETE_PROFILE] = "_pvisor_profiles",
                 [PV_COMPLETE_TARGET] = "_pvisor_targets",
@@ -175,6 +176,7 @@ static const char *zsh_action(enum pv_opt_complete what)
                 [PV_COMPLETE_FILE] = "_files",
                 [PV_COMPLETE_DIR] = "_files -/",
                 [PV_COMPLETE_JOB] = "_pvisor_jobs",
+                [PV_COMPLETE_JOB_OR_FILE] = "_pvisor_jobs_and_files",
                 [PV_COMPLETE_ENV] = "_parameters -g \"*export*\"",
                 [PV_COMPLETE_PROFILE] = "_pvisor_profiles",
                 [PV_COMPLETE_TARGET] = "_pvisor_targets",
@@ -226,6 +228,7 @@ void pv_completion_zsh(struct pv_str *out, const struct pv_command *const *comma
                         "        local -a jobs\n"
                         "        jobs=(last ${(f)\"$(" JOBS ")\"})\n"
                         "        compadd -a jobs\n"
+                        "}\n\n_pvisor_jobs_and_files()\n{\n        _pvisor_jobs\n        _files\n"
                         "}\n\n_pvisor_profiles()\n{\n"
                         "        local -a profiles\n"
                         "        profiles=(none ${(f)\"$(" PROFILES ")\"})\n"
@@ -301,6 +304,7 @@ static const char *fish_words(enum pv_opt_complete what)
 {
         static const char *const words[] = {
                 [PV_COMPLETE_JOB] = "(__pvisor_jobs)",
+                [PV_COMPLETE_JOB_OR_FILE] = "(__pvisor_jobs)",
                 [PV_COMPLETE_PROFILE] = "(__pvisor_profiles)",
                 [PV_COMPLETE_COMMAND] = "(__pvisor_commands)",
                 [PV_COMPLETE_SHELL] = SHELLS,
@@ -327,8 +331,9 @@ void pv_completion_fish(struct pv_str *out, const struct pv_command *const *comm
         for (size_t i = 0; commands[i]; i++) {
                 each_option(commands[i], fish_option, out);
                 if (fish_words(commands[i]->words))
-                        pv_str_putf(out, "complete -c pvisor -n '__fish_seen_subcommand_from %s' -f -a '%s'\n",
-                                    commands[i]->name, fish_words(commands[i]->words));
+                        pv_str_putf(out, "complete -c pvisor -n '__fish_seen_subcommand_from %s'%s -a '%s'\n",
+                                    commands[i]->name, commands[i]->words == PV_COMPLETE_JOB_OR_FILE ? "" : " -f",
+                                    fish_words(commands[i]->words));
                 if (commands[i]->style == PV_ARGS_COMMAND)
                         pv_str_putf(out,
                                     "complete -c pvisor -n '__fish_seen_subcommand_from %s spawn' -f -a "

@@ -408,7 +408,7 @@ const struct pv_command pv_cmd_diff = {
         .options_size = sizeof(struct options),
         .style = PV_ARGS_MIXED,
         .max_words = SIZE_MAX,
-        .words = PV_COMPLETE_JOB,
+        .words = PV_COMPLETE_JOB_OR_FILE,
         .examples = examples,
         .run = run,
 };

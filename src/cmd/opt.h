@@ -43,6 +43,7 @@ enum pv_opt_complete {
         PV_COMPLETE_FILE,
         PV_COMPLETE_DIR,
         PV_COMPLETE_JOB,
+        PV_COMPLETE_JOB_OR_FILE,
         PV_COMPLETE_ENV,
         PV_COMPLETE_PROFILE,
         PV_COMPLETE_TARGET, /* of the network: groups */

@@ -288,7 +288,7 @@ const struct pv_command pv_cmd_why = {
         .options_size = sizeof(struct why_options),
         .style = PV_ARGS_MIXED,
         .max_words = 64,
-        .words = PV_COMPLETE_JOB,
+        .words = PV_COMPLETE_JOB_OR_FILE,
         .examples = examples,
         .run = run,
 };
