@@ -428,6 +428,14 @@ def test_list_is_watched(background, terminal, pv, workspace, pvisor):
     assert t.wait() in (130, -signal.SIGINT)
 
 
+def test_a_watched_list_breaks_no_line(background, terminal, pv, workspace):
+    job = background("--safe", "--name", "n" * 60, "--", "sleep", "600")
+    t = terminal([pv, "list", "--watch"], cwd=workspace, env={"TERM": "xterm"}, rows=10, columns=30)
+    t.expect(job.id + r"  runn\x1b\[K")
+    t.send("q")
+    assert t.wait() == 0
+
+
 def test_list_is_watched_without_a_terminal(pv, environment, workspace, pvisor):
     pvisor("run", "-q", "--safe", "--", "true", cwd=workspace)
     process = subprocess.Popen([pv, "list", "--watch"], cwd=workspace, env=environment, stdin=subprocess.DEVNULL,

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "cmd/jobs.h"
+#include "cmd/screen.h"
 #include "cmd/terminal.h"
 
 #define DEFAULT_COLUMNS 80
@@ -138,17 +139,7 @@ static void put_command(struct pv_str *b, const struct pv_job *job, size_t room)
 {
         pv_auto_str command = { 0 };
         pv_cmd_put_argv(&command, json_object_get(json_object_get(job->request, "plan"), "argv"));
-        if (command.len == 0)
-                return;
-        if (command.len <= room) {
-                pv_str_put(b, command.s);
-                return;
-        }
-        size_t n = room > 3 ? room - 3 : 0;
-        while (n > 0 && ((unsigned char)command.s[n] & 0xc0) == 0x80) /* not within a character */
-                n--;
-        pv_str_put_bytes(b, command.s, n);
-        pv_str_putf(b, "%.*s", (int)(room < 3 ? room : 3), "...");
+        pv_put_cut_safe(b, command.s ? command.s : "", command.len, room, "...");
 }
 
 static size_t terminal_columns(void)
@@ -182,10 +173,26 @@ static struct shape shape_for(const struct jobs *j, size_t columns)
                         longest = strlen(j->v[i]->name);
         if (columns < PIPED_COLUMNS || longest > NAME_SHOWN)
                 s.name_width = (int)longest;
+        /* A long name gives way before a whole column does. */
+        size_t most = columns > width_of(&s) - longest + COMMAND_LEAST
+                              ? columns - (width_of(&s) - longest) - COMMAND_LEAST
+                              : 0;
+        if (s.name_width > NAME_SHOWN && (size_t)s.name_width > most)
+                s.name_width = most > NAME_SHOWN ? (int)most : NAME_SHOWN;
         for (size_t i = 0; i < sizeof optional / sizeof *optional && width_of(&s) + COMMAND_LEAST > columns; i++)
                 *optional[i] = false;
         s.room = columns > width_of(&s) ? columns - width_of(&s) : 0;
         return s;
+}
+
+static void put_name(struct pv_str *b, const char *name, size_t width)
+{
+        pv_auto_str text = { 0 };
+        size_t before = b->len;
+        pv_str_put_safe(&text, name);
+        pv_put_cut_safe(b, text.s ? text.s : "", text.len, width, "...");
+        size_t taken = pv_columns(b->s + before, b->len - before);
+        pv_str_putf(b, "%*s", (int)(width - taken) + 2, "");
 }
 
 static void put_job(struct pv_str *b, const struct pv_job *job, const struct list_options *o, const struct shape *s)
@@ -204,7 +211,7 @@ static void put_job(struct pv_str *b, const struct pv_job *job, const struct lis
         if (s->size)
                 put_size(b, job, o);
         if (s->name)
-                pv_str_putf(b, "%-*s  ", s->name_width, job->name ? job->name : "-");
+                put_name(b, job->name ? job->name : "-", (size_t)s->name_width);
         put_command(b, job, s->room);
         pv_str_putc(b, '\n');
 }
@@ -315,15 +322,18 @@ static void say(const struct pv_str *notes)
 static void put_screen(struct pv_str *out, const struct pv_str *text, const struct pv_str *notes)
 {
         struct winsize w = pv_terminal_size();
-        size_t rows = w.ws_row > 2 ? w.ws_row - 1U : 22;
+        size_t rows = w.ws_row > 2 ? w.ws_row - 1U : 22, columns = w.ws_col ? w.ws_col : DEFAULT_COLUMNS;
         pv_str_put(out, "\033[H");
         for (int i = 0; i < 2; i++) {
                 for (const char *p = i ? notes->s : text->s; p && *p && rows > 0; rows--) {
                         size_t n = strcspn(p, "\n");
+                        pv_auto_str safe = { 0 };
                         if (i) /* the list is safe already */
-                                pv_str_put_safe_n(out, p, n);
+                                pv_str_put_safe_n(&safe, p, n);
                         else
-                                pv_str_put_bytes(out, p, n);
+                                pv_str_put_bytes(&safe, p, n);
+                        if (safe.len) /* one that the terminal broke would push the others off the screen */
+                                pv_put_cut_safe(out, safe.s, safe.len, columns, "");
                         pv_str_put(out, "\033[K\r\n");
                         p += n + (p[n] == '\n');
                 }

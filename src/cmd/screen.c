@@ -234,6 +234,19 @@ void pv_put_fitted_safe(struct pv_str *b, const char *safe, size_t max)
         pv_str_put(b, safe + byte_of_rest(safe, n, columns, tail));
 }
 
+void pv_put_cut_safe(struct pv_str *b, const char *safe, size_t n, size_t max, const char *mark)
+{
+        size_t dots = strlen(mark);
+        if (pv_columns(safe, n) <= max) {
+                pv_str_put_bytes(b, safe, n);
+                return;
+        }
+        if (dots > max)
+                dots = max;
+        pv_str_put_bytes(b, safe, byte_of_column(safe, n, max - dots));
+        pv_str_put_bytes(b, mark, dots);
+}
+
 void pv_put_fitted(struct pv_str *b, const char *s, size_t max)
 {
         pv_auto_str safe = { 0 };
