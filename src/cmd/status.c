@@ -121,6 +121,11 @@ static void put_status(struct pv_str *b, const struct pv_job *job)
         if (job->parent)
                 pv_str_putf(b, "%-11s %s%s%s\n", job->origin == PV_JOB_FORKED ? "forked from" : "continues",
                             job->parent, job->checkpoint ? "@" : "", job->checkpoint ? job->checkpoint : "");
+        const char *version = pv_job_version(job);
+        if (!version || !pv_streq(version, PV_VERSION)) {
+                pv_auto_free char *text = pv_strf("%s (this is %s)", version ? version : "an older one", PV_VERSION);
+                put_field(b, "pvisor", text);
+        }
         put_levels(b, job);
         put_field(b, "files", job->dir);
         pv_cmd_put_closing(b, job, "", PV_CMD_CLOSING_ALL);

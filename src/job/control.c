@@ -186,8 +186,10 @@ static const struct pv_control_verb *find_verb(const json_t *request, struct pv_
         for (size_t i = 0; pv_control_verbs[i]; i++)
                 if (pv_streq(pv_control_verbs[i]->name, name))
                         return pv_control_verbs[i];
-        (void)pv_err_set(err, PV_ERR_USAGE, 0, "the job's supervisor does not know \"%.40s\": it is of another version",
+        (void)pv_err_set(err, PV_ERR_USAGE, 0,
+                         "the job's supervisor does not know \"%.40s\": it is of another version, pvisor " PV_VERSION,
                          name);
+        (void)pv_err_hint(err, "use that one for this job, or wait for its end");
         return NULL;
 }
 

@@ -71,11 +71,11 @@ static json_t *request_json(const struct pv_job_birth *b, const struct timespec 
 {
         char text[PV_CLOCK_TEXT];
         pv_clock_format(now, text);
-        return json_pack("{s:i, s:s, s:o, s:s?, s:o, s:b, s:o, s:{s:s, s:s?, s:s?}, s:o}", "format", PV_JOB_FORMAT,
-                         "created_at", text, "created_ns", pv_job_time_json(now), "name", b->name, "workspace",
-                         pv_json_bytes(b->plan->workspace), "staged", b->plan->staged, "stage_dir",
-                         pv_json_bytes(b->stage_dir), "origin", "kind", origin_name(b->origin), "parent", b->parent,
-                         "checkpoint", b->checkpoint, "plan", pv_job_plan_json(b->plan));
+        return json_pack("{s:i, s:s, s:s, s:o, s:s?, s:o, s:b, s:o, s:{s:s, s:s?, s:s?}, s:o}", "format", PV_JOB_FORMAT,
+                         "version", PV_VERSION, "created_at", text, "created_ns", pv_job_time_json(now), "name",
+                         b->name, "workspace", pv_json_bytes(b->plan->workspace), "staged", b->plan->staged,
+                         "stage_dir", pv_json_bytes(b->stage_dir), "origin", "kind", origin_name(b->origin), "parent",
+                         b->parent, "checkpoint", b->checkpoint, "plan", pv_job_plan_json(b->plan));
 }
 
 /* The new directory's contents, and *lock. */

@@ -210,6 +210,46 @@ static bool is_running(int dirfd)
         return (held && is_held_on(dirfd, DYING_MS)) || pv_process_await(&t.init, DYING_MS) == PV_PROCESS_LIVES;
 }
 
+/* Who took the lock, as proc_locks(5) tells it to this pid namespace; 0: not known. */
+static pid_t find_lock_holder(int dirfd)
+{
+        struct stat st;
+        char line[256];
+        pid_t found = 0;
+        if (fstatat(dirfd, PV_JOB_LOCK, &st, AT_SYMLINK_NOFOLLOW) < 0)
+                return 0;
+        FILE *f = fopen("/proc/locks", "re");
+        while (f && !found && fgets(line, sizeof line, f)) {
+                int pid = 0;
+                unsigned long long ino = 0;
+                if (sscanf(line, "%*s FLOCK %*s WRITE %d %*x:%*x:%llu", &pid, &ino) == 2 && ino == st.st_ino && pid > 0)
+                        found = pid;
+        }
+        if (f)
+                (void)fclose(f);
+        return found;
+}
+
+const char *pv_job_version(const struct pv_job *job)
+{
+        return json_string_value(json_object_get(job->request, "version"));
+}
+
+/* The lock is held and its text is none that this version writes. */
+static int held_by_another_version(const struct pv_job *job, int dirfd, struct pv_err *err)
+{
+        const char *version = pv_job_version(job);
+        pid_t holder = find_lock_holder(dirfd);
+        pv_err_clear(err);
+        (void)pv_err_set(err, PV_ERR_STATE, 0,
+                         "job %s runs under another version of pvisor (%.40s; this is %s), whose lock does not say how "
+                         "to reach it",
+                         job->id, version ? version : "an older one", PV_VERSION);
+        if (holder)
+                return pv_err_hint(err, "that pvisor can end it; so does kill %d, its supervisor", (int)holder);
+        return pv_err_hint(err, "end it with that pvisor");
+}
+
 int pv_job_open_supervisor(const struct pv_job *job, pid_t *pid, int *pidfd, struct pv_err *err)
 {
         auto_lock_text t = { 0 };
@@ -219,7 +259,8 @@ int pv_job_open_supervisor(const struct pv_job *job, pid_t *pid, int *pidfd, str
         if (!pv_job_lock_is_held(dir))
                 return pv_err_set(err, PV_ERR_NO_JOB, 0, "job %s does not run any more", job->id);
         if (read_lock_text(dir, &t, err) < 0)
-                return pv_err_wrap(err, "job %s", job->id);
+                return err->kind == PV_ERR_INPUT ? held_by_another_version(job, dir, err)
+                                                 : pv_err_wrap(err, "job %s", job->id);
         pid_t p = t.supervisor.pid;
         pv_auto_fd fd = pv_sys_pidfd_open(p, 0);
         if (fd < 0 && errno != ESRCH)

@@ -179,8 +179,12 @@ int pv_job_save_decisions(const struct pv_job *job, struct pv_err *err);
 /* The job's directory (O_RDONLY | O_DIRECTORY); the descriptor is the caller's. */
 int pv_job_open_dir(const struct pv_job *job, struct pv_err *err);
 
+/* The version of the pvisor that made the job; NULL: one from before that was noted. */
+const char *pv_job_version(const struct pv_job *job);
+
 /*
- * The supervisor of a running job as a pidfd, verified by its start time. PV_ERR_NO_JOB: it has ended meanwhile.
+ * The supervisor of a running job as a pidfd, verified by its start time. PV_ERR_NO_JOB: it has ended meanwhile;
+ * PV_ERR_STATE: another version's, which says in its own way who it is.
  */
 int pv_job_open_supervisor(const struct pv_job *job, pid_t *pid, int *pidfd, struct pv_err *err);
 
