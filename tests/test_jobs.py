@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import time
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -295,6 +296,23 @@ def test_logs_of_captured_output(pvisor, workspace):
     logs = pvisor("logs", cwd=workspace)
     assert (logs.out, logs.err) == ("out\n", "err\n")
     assert pvisor("logs", "--only", "stderr", cwd=workspace).out == ""
+
+
+def test_logs_begin_with_the_last_lines(pvisor, workspace):
+    script = "seq 30000; printf last; seq 5 >&2"
+    pvisor("run", "--stage", "--stdio", "capture", "--", "sh", "-c", script, cwd=workspace)
+    whole = pvisor("logs", "--only", "stdout", cwd=workspace).out
+    assert whole.endswith("29999\n30000\nlast")
+    for n in (0, 1, 2, 3, 29999, 30001, 999999999):
+        tail = "".join(whole.splitlines(keepends=True)[-n:]) if n else ""
+        assert pvisor("logs", "--tail", str(n), "--only", "stdout", cwd=workspace).out == tail, n
+    assert pvisor("logs", "-n2", "--only", "stderr", cwd=workspace).err == "4\n5\n"
+    assert pvisor("logs", "-f", "--tail=1", cwd=workspace).out == "last"
+    assert json.loads(pvisor("logs", "--events", "-n", "1", cwd=workspace).out)["event"] == "ended"
+    lines = [json.loads(line) for line in pvisor("logs", "--json", "--tail", "1", cwd=workspace).out.splitlines()]
+    assert lines == [{"stream": "stdout", "line": "last"}, {"stream": "stderr", "line": "5"}]
+    for wrong in ("-1", "x", "2x", "99999999999999999999"):
+        assert "number of lines" in pvisor("logs", f"--tail={wrong}", cwd=workspace, code=2).err
 
 
 def test_logs_to_a_terminal_are_escaped(pvisor, pv, run, workspace):
@@ -617,6 +635,41 @@ def test_a_run_that_fails_to_start_is_listed_but_never_the_newest(pvisor, plain)
     (failed,) = [job for job in listed if job["id"] != started]
     assert failed["state"] == "failed"
     assert json.loads(pvisor("status", "--json", failed["id"], cwd=plain).out)["state"] == "failed"
+
+
+def test_a_list_fits_its_terminal_whatever_the_names_are(pv, run, pvisor, workspace, environment):
+    pvisor("run", "--stage", "--name", "n" * 64, "--", "echo", "w\u5bbd" * 60, "x" * 300, cwd=workspace)
+    request = max(jobs.job_dirs(environment), key=lambda p: p.stat().st_mtime_ns) / "request.json"
+    for columns in (20, 38, 60, 80, 120, 200):
+        out = run(["sh", "-c", f"stty cols {columns}; exec {pv} list"], cwd=workspace, pty=True).out
+        width = max(sum(2 if unicodedata.east_asian_width(c) == "W" else 1 for c in line) for line in out.splitlines())
+        assert width <= max(columns, 38), (columns, out)
+        assert ("nnnnnnnnn..." in out or "n" * 64 in out) == (columns >= 80), out
+    whole = json.loads(request.read_text())  # as a damaged one may have it
+    request.write_text(json.dumps({**whole, "name": "a\x1b[2J\nb"}))
+    out = run(["sh", "-c", f"stty cols 100; exec {pv} list"], cwd=workspace, pty=True).out
+    assert "\x1b" not in out and len(out.splitlines()) == 2
+
+
+def test_a_job_of_another_version_says_so(pvisor, workspace, background, environment, listed, wait_started):
+    background(["run", "--stage", "--", "sleep", "600"], workspace)
+    wait_started()
+    (directory,) = jobs.job_dirs(environment)
+    request, lock = directory / "request.json", directory / "lock"
+    whole, held = json.loads(request.read_text()), lock.read_bytes()
+    assert "(this is" not in pvisor("status", cwd=workspace).out
+    for version, word in (("0.0.1", "0.0.1"), (None, "an older one")):
+        request.write_text(json.dumps({k: v for k, v in {**whole, "version": version}.items() if v is not None or k != "version"}))
+        with lock.open("r+b") as f:  # what an older one wrote
+            f.write(b"pid " + b"-" * (len(held) - 5) + b"\n")
+        assert listed(workspace)[0]["state"] == "running"
+        assert f"{word} (this is " in pvisor("status", cwd=workspace).out
+        for command in (["kill"], ["logs", "-f"]):
+            err = pvisor(*command, cwd=workspace, code=1).err
+            assert word in err and "another version" in err and "kill " in err and "its supervisor" in err
+        with lock.open("r+b") as f:
+            f.write(held)
+    pvisor("kill", cwd=workspace)
 
 
 def test_a_list_in_a_pipe_has_short_lines(pvisor, plain):

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pvisor logs */
 #include <poll.h>
+#include <stdlib.h>
 #include <unistd.h>
 #include "base/json.h"
 #include "cmd/follow.h"
@@ -11,11 +12,30 @@
 
 struct logs_options {
         bool events, raw, follow, json;
+        char *tail;
         int only;
 };
 
 static const char *const streams[] = { "stdout", "stderr", NULL };
 enum { ONLY_STDOUT = 1, ONLY_STDERR };
+
+#define LINES_MAX 1000000000
+
+static int parse_lines(const char *text, unsigned *out, struct pv_err *err)
+{
+        char *end = NULL;
+        unsigned long n = text[0] >= '0' && text[0] <= '9' ? strtoul(text, &end, 10) : 0;
+        if (!end || *end || n > LINES_MAX)
+                return pv_err_set(err, PV_ERR_USAGE, 0, "a number of lines is expected: %s", text);
+        *out = (unsigned)n;
+        return 0;
+}
+
+static int check_lines(const char *text, struct pv_err *err)
+{
+        unsigned unused;
+        return parse_lines(text, &unused, err);
+}
 
 static const struct pv_opt options[] = {
         { .name = "events",
@@ -33,6 +53,13 @@ static const struct pv_opt options[] = {
           .type = PV_OPT_FLAG,
           .field = offsetof(struct logs_options, follow),
           .help = "Go on as it grows, until the job ends." },
+        { .name = "tail",
+          .letter = 'n',
+          .type = PV_OPT_TEXT,
+          .arg = "LINES",
+          .field = offsetof(struct logs_options, tail),
+          .check = check_lines,
+          .help = "Begin with the last LINES lines (of stdout, of stderr); with --follow 0 shows only what comes." },
         { .name = "json",
           .type = PV_OPT_FLAG,
           .field = offsetof(struct logs_options, json),
@@ -157,9 +184,44 @@ static int follow(struct pv_follow *f, struct source *sources, size_t n, struct 
         return 0;
 }
 
-static int show(struct pv_follow *f, struct source *sources, size_t n, bool follows, struct pv_err *err)
+/* Where the last n lines begin. The file grows, and what is there stays; from: the oldest that is kept. */
+static int seek_tail(const struct source *s, unsigned n, struct pv_err *err)
 {
-        int r = follows ? follow(f, sources, n, err) : 0;
+        char buf[65536];
+        const off_t from = lseek(s->fd, 0, SEEK_CUR), end = lseek(s->fd, 0, SEEK_END);
+        off_t at = end;
+        if (from < 0 || end < 0)
+                return pv_err_set(err, PV_ERR_SYS, errno, "read %s", s->name);
+        for (bool found = n == 0; !found && at > from;) {
+                size_t part = at - from < (off_t)sizeof buf ? (size_t)(at - from) : sizeof buf;
+                ssize_t got = pread(s->fd, buf, part, at - (off_t)part);
+                if (got != (ssize_t)part)
+                        return pv_err_set(err, PV_ERR_SYS, got < 0 ? errno : EIO, "read %s", s->name);
+                while (part > 0 && !found) { /* the end of the last line begins none */
+                        found = buf[part - 1] == '\n' && at != end && n-- == 1;
+                        part -= !found;
+                        at -= !found;
+                }
+        }
+        return lseek(s->fd, at, SEEK_SET) < 0 ? pv_err_set(err, PV_ERR_SYS, errno, "read %s", s->name) : 0;
+}
+
+static int seek_tails(const struct logs_options *o, struct source *sources, size_t n, struct pv_err *err)
+{
+        unsigned lines = 0;
+        if (o->tail && parse_lines(o->tail, &lines, err) < 0)
+                return -1;
+        for (size_t i = 0; o->tail && i < n; i++)
+                if (sources[i].fd >= 0 && seek_tail(&sources[i], lines, err) < 0)
+                        return -1;
+        return 0;
+}
+
+static int show(struct pv_follow *f, struct source *sources, size_t n, const struct logs_options *o, struct pv_err *err)
+{
+        int r = seek_tails(o, sources, n, err);
+        if (r == 0 && o->follow)
+                r = follow(f, sources, n, err);
         for (size_t i = 0; i < n; i++) {
                 if (r == 0)
                         r = finish(&sources[i], err);
@@ -198,7 +260,7 @@ static int run(const void *opts, const struct pv_args *args, struct pv_err *err)
         if (o->events) {
                 const struct logs_options plain = { .raw = o->raw };
                 sources[n++] = open_source(&f, dir, &plain, PV_JOB_EVENTS, "events", STDOUT_FILENO);
-                return show(&f, sources, n, o->follow, err);
+                return show(&f, sources, n, o, err);
         }
         if (o->only != ONLY_STDERR)
                 sources[n++] = open_source(&f, dir, o, PV_JOB_STDOUT, "stdout", STDOUT_FILENO);
@@ -211,14 +273,14 @@ static int run(const void *opts, const struct pv_args *args, struct pv_err *err)
                            job->id);
                 return pv_err_hint(err, "pvisor run --stdio capture keeps it; --events shows what pvisor noted");
         }
-        return show(&f, sources, n, o->follow, err);
+        return show(&f, sources, n, o, err);
 }
 
 static const char *const examples[] = {
         "pvisor logs",
         "what the newest job printed",
-        "pvisor logs -f fix",
-        "go on until it ends",
+        "pvisor logs -f --tail 20 fix",
+        "the last lines, and what comes, until it ends",
         "pvisor logs --events fix | jq .event",
         "what happened to the job named fix",
         NULL,

@@ -77,7 +77,7 @@ void pv_put_fitted(struct pv_str *b, const char *s, size_t max);
 /* The same for text that is safe already. */
 void pv_put_fitted_safe(struct pv_str *b, const char *safe, size_t max);
 
-/* n bytes of safe text, cut at the end, with the mark ("..." or "") there, when they would take more than max columns. */
+/* n bytes of safe text; what would take more than max columns is cut at the end, with the mark ("..." or "") there. */
 void pv_put_cut_safe(struct pv_str *b, const char *safe, size_t n, size_t max, const char *mark);
 
 #endif
