@@ -109,14 +109,16 @@ def test_killed_on_each_filesystem(program, filesystem, act):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("act", ["apply", "undo"])
 def test_what_another_program_writes_meanwhile_is_never_lost(program, places, act):
-    out = program("test-stage-race", *places, act, 10, timeout=60)
+    out = program("test-stage-race", *places, act, 10, timeout=280)
     done, refused = int(out.split()[0]), int(out.split()[2])
     assert done > 0 and refused > 0, out
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("act", ["apply", "undo"])
 def test_races_on_each_filesystem(program, filesystem, act):
-    out = program("test-stage-race", filesystem, filesystem, act, 3, timeout=60)
+    out = program("test-stage-race", filesystem, filesystem, act, 3, timeout=280)
     assert int(out.split()[0]) + int(out.split()[2]) > 5, out

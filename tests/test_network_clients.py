@@ -87,9 +87,9 @@ PermitRootLogin yes
                                stderr=open(place / "log", "w"))
     shutil.copy(place / "user", plain / "key")
     os.chmod(plain / "key", 0o600)
-    for _ in range(100):
-        if "listening" in (place / "log").read_text():
-            break
+    deadline = time.monotonic() + 30
+    while "listening" not in (place / "log").read_text():
+        assert process.poll() is None and time.monotonic() < deadline, (place / "log").read_text()
         time.sleep(0.05)
     yield ["ssh", "-F", "none", "-i", str(plain / "key"), "-p", "2222", "-o", "StrictHostKeyChecking=no",
            "-o", "UserKnownHostsFile=/dev/null", "-o", "BatchMode=yes", "-o", "LogLevel=ERROR"]

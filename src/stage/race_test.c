@@ -18,6 +18,7 @@
 #include "base/path.h"
 #include "stage/apply.h"
 
+enum { ROUNDS = 6, PATIENCE = 120 }; /* at least; seconds */
 enum { MODIFIED = 8, DELETED = 3, ADDED = 4, PATHS = MODIFIED + DELETED + ADDED, TEXT = 64, OPS = 12 };
 
 /* What the other program did last at a path; shared with it. */
@@ -381,7 +382,9 @@ int main(int argc, char **argv)
         shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         if (shared == MAP_FAILED)
                 return 1;
-        for (unsigned i = 0; time(NULL) < end; i++) {
+        /* Longer where a busy machine has not let the two meet in that time. */
+        for (unsigned i = 0; time(NULL) < end || ((i < ROUNDS || !applied || !refused) && time(NULL) < end + PATIENCE);
+             i++) {
                 seed = first + i;
                 run_round();
         }
