@@ -140,6 +140,20 @@ def test_a_fork_can_be_detached(pvisor, workspace, environment, temporary, mode)
     assert ended.out == "" and summary_of(path)["exit_code"] == 3 and summary_of(path)["end"] == "exited"
 
 
+def test_who_has_waited_for_the_end_goes_on_at_once(pvisor, workspace):
+    """Its stage can be decided on and run on, and the next run has the caches, though it still clears up."""
+    (workspace / "package.json").write_text("{}\n")
+    for i in range(4):
+        script = f"cat ~/.npm/x; echo {i} >~/.npm/x; echo {i} >made; echo {i} >later"
+        job = pvisor("run", "-q", "--safe", "-d", "--", "sh", "-c", script, cwd=workspace).out.strip()
+        assert pvisor("logs", "-f", job, cwd=workspace).out == (f"{i - 1}\n" if i else "")
+        pvisor("apply", job, "--path", "made", cwd=workspace)
+        job = pvisor("run", "-q", "--continue", job, "-d", "--", "cat", "later", cwd=workspace).out.strip()
+        assert pvisor("logs", "-f", job, cwd=workspace).out == f"{i}\n"
+        pvisor("drop", job, cwd=workspace)
+        assert (workspace / "made").read_text() == f"{i}\n"
+
+
 def test_it_outlives_the_terminals_end(detached, pvisor, workspace, marker, mode):
     job = detached(*mode, "--", "sh", "-c", f": {marker}; sleep 600; :")  # the terminal is closed by now
     processes.wait_for(marker)

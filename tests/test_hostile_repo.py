@@ -2,15 +2,15 @@
 """Repositories that want to run something on the host, to bring in what git refuses, or never to end; and a host
 whose own git is at work while commits are brought over."""
 import os
+import resource
 import subprocess
 import threading
-import time
 
 import pytest
 
 from test_commits import Repository
 
-BOUND = 60  # seconds for all commands on one hostile repository, most of it the machine's own slowness
+BOUND = 60  # seconds for each command on a hostile repository, and of the processors for all of them
 
 
 @pytest.fixture
@@ -85,15 +85,21 @@ SWAPS = {
 }
 
 
+def used_by_children():
+    """Seconds of the processors: of others' work on this machine they hold nothing."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def look_and_take(repo, marks, *commands):
     """What a person does with a job, whatever each comes to."""
-    began = time.monotonic()
+    began = used_by_children()
     for command in commands or (["review"], ["diff"], ["apply", "--commits"], ["apply", "--all"],
                                 ["inspect", "last", "--", "git", "status"], ["undo"]):
         result = repo.pvisor(*command, cwd=repo.path, code=None, timeout=BOUND)
         assert result.code in (0, 1, 2, 3, 6, 128), (command, result)
         assert not os.listdir(marks), (command, os.listdir(marks))
-    assert time.monotonic() - began < BOUND
+    assert used_by_children() - began < BOUND
 
 
 def shell(repo, environment, text):
@@ -289,9 +295,11 @@ def test_the_hosts_git_at_work_loses_nothing(repo, environment, kind):
     host = Host(repo, environment)
     worker = threading.Thread(target=host.work, args=(kind,))
     worker.start()
+    must_land = kind in ("status", "stage", "collect", "branches")
     try:
-        landed = 0
-        for _ in range(ROUNDS):
+        landed = rounds = 0
+        while rounds < ROUNDS or (must_land and not landed and rounds < 20 * ROUNDS):
+            rounds += 1
             result = repo.commits(code=None)
             assert result.code in (0, 1, 3), result
             landed += result.code == 0 and "brought over" in result.out
@@ -300,9 +308,7 @@ def test_the_hosts_git_at_work_loses_nothing(repo, environment, kind):
     finally:
         host.stop.set()
         worker.join()
-    assert host.rounds > 0
-    if kind in ("status", "stage", "collect", "branches"):
-        assert landed
+    assert host.rounds > 0 and (landed or not must_land)
     repo.git("checkout", "-q", "main", code=None)
     every = repo.subjects("--all")
     assert {"First", "Second", "Topic"} | host.commits <= set(every)
