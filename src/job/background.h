@@ -7,9 +7,9 @@
 #include <sys/types.h>
 
 /*
- * Forks. 0 in the child, which must _exit(): it has no descriptor but keep[], and nothing on 0, 1 and 2; the job's lock
- * above all is not its to hold. 1 in the parent, with the child and a pidfd of it, which is readable at its end. -1: it
- * did not come to be.
+ * Forks. 0 in the child, which must _exit(): it has no descriptor but keep[], and nothing on 0, 1 and 2. The job's lock
+ * belongs among them: should the parent be killed, the job is told as lost when this process is dead, too. 1 in the
+ * parent, with the child and a pidfd of it, which is readable at its end. -1: it did not come to be.
  */
 int pv_background_fork(const int *keep, size_t n_keep, pid_t *child, int *pidfd);
 

@@ -20,6 +20,7 @@ enum { AFTER_S = 1 };
 struct pv_noter {
         struct pv_stage *stage;
         struct pv_boundary *boundary;
+        int lock;                       /* borrowed */
         struct pv_boundary_watch watch; /* the timer, then the process */
         pid_t child;
 };
@@ -106,7 +107,7 @@ static int note(struct pv_stage *s)
 static void ready(struct pv_boundary_watch *watch, short revents)
 {
         struct pv_noter *n = PV_CONTAINER_OF(watch, struct pv_noter, watch);
-        const int keep[] = { pv_stage_dirfd(n->stage).fd, pv_stage_target(n->stage, 0).fd };
+        const int keep[] = { pv_stage_dirfd(n->stage).fd, pv_stage_target(n->stage, 0).fd, n->lock };
         (void)revents;
         pv_fd_closep(&watch->fd);
         if (n->child > 0) { /* it has ended */
@@ -117,11 +118,14 @@ static void ready(struct pv_boundary_watch *watch, short revents)
                 _exit(note(n->stage));
 }
 
-int pv_noter_start(struct pv_stage *stage, struct pv_boundary *boundary, struct pv_noter **out, struct pv_err *err)
+int pv_noter_start(struct pv_stage *stage, struct pv_boundary *boundary, int lock, struct pv_noter **out,
+                   struct pv_err *err)
 {
         const struct itimerspec once = { .it_value = { .tv_sec = AFTER_S } };
         struct pv_noter *n = pv_calloc(1, sizeof *n);
-        *n = (struct pv_noter){ .stage = stage, .boundary = boundary, .watch = { .events = POLLIN, .ready = ready } };
+        *n = (struct pv_noter){
+                .stage = stage, .boundary = boundary, .lock = lock, .watch = { .events = POLLIN, .ready = ready }
+        };
         n->watch.fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
         if (n->watch.fd < 0 || timerfd_settime(n->watch.fd, 0, &once, NULL) < 0 ||
             pv_boundary_watch_add(boundary, &n->watch) < 0) {

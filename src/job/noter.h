@@ -12,8 +12,9 @@
 
 struct pv_noter; /* opaque */
 
-/* For the workspace, which is root 0 of the stage. Both outlive *out. */
-int pv_noter_start(struct pv_stage *stage, struct pv_boundary *boundary, struct pv_noter **out, struct pv_err *err);
+/* For the workspace, which is root 0 of the stage; lock: the job's. All outlive *out. */
+int pv_noter_start(struct pv_stage *stage, struct pv_boundary *boundary, int lock, struct pv_noter **out,
+                   struct pv_err *err);
 /* NULL is silence. */
 void pv_noter_end(struct pv_noter *n);
 

@@ -341,12 +341,16 @@ static void serve_control(struct lifecycle *l)
 static void start_background(struct lifecycle *l)
 {
         struct pv_err err = PV_ERR_INIT;
-        const struct pv_stage_size_job job = {
-                .job = l->live.job, .job_dir = l->job_dir, .plan = l->plan, .stage = l->stage, .boundary = l->boundary
-        };
+        const struct pv_stage_size_job job = { .job = l->live.job,
+                                               .lock = l->live.lock,
+                                               .job_dir = l->job_dir,
+                                               .plan = l->plan,
+                                               .stage = l->stage,
+                                               .boundary = l->boundary };
         if (l->stage && pv_stage_size_watch(&job, &l->size, &err) < 0)
                 pv_log_err(&err);
-        if (l->stage && l->plan->workspace_is_git && pv_noter_start(l->stage, l->boundary, &l->noter, &err) < 0)
+        if (l->stage && l->plan->workspace_is_git &&
+            pv_noter_start(l->stage, l->boundary, l->live.lock, &l->noter, &err) < 0)
                 pv_log_err(&err);
 }
 

@@ -53,7 +53,7 @@ static void start_measuring(struct pv_stage_size *w)
         int ends[2];
         if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
                 return;
-        const int keep[] = { ends[1], pv_stage_dirfd(w->job.stage).fd };
+        const int keep[] = { ends[1], pv_stage_dirfd(w->job.stage).fd, w->job.lock };
         pv_auto_fd ended = -1; /* the end of the pipe tells as well */
         int forked = pv_background_fork(keep, sizeof keep / sizeof *keep, &w->child, &ended);
         if (forked == 0)

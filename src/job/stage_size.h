@@ -16,6 +16,7 @@ struct pv_stage_size; /* of a running job; opaque */
 
 struct pv_stage_size_job {
         const struct pv_job *job;
+        int lock;    /* the job's */
         int job_dir; /* what was measured is kept there as "size" */
         const struct pv_plan *plan;
         struct pv_stage *stage;
