@@ -78,6 +78,17 @@ def test_what_is_left_is_a_line_a_directory_and_ignored_files_are_told_apart(age
         assert pvisor("apply", "-n", "--path", path, cwd=workspace).out.endswith("left staged:\n" + told)
 
 
+def test_a_drop_with_nothing_left_says_what_stays(agent, pvisor, workspace):
+    agent("echo new > new.txt")
+    pvisor("apply", "--all", cwd=workspace)
+    assert "what was applied stays: pvisor undo" in pvisor("drop", cwd=workspace).err
+    assert (workspace / "new.txt").exists()
+    pvisor("undo", cwd=workspace)
+    assert not (workspace / "new.txt").exists()
+    agent("true")
+    assert "nothing was staged in" in pvisor("drop", cwd=workspace).err
+
+
 def test_naming_a_path_takes_what_all_leaves(agent, pvisor, workspace):
     agent(MIXED)
     pvisor("apply", "--path", ".envrc", "--path", ".git/hooks/post-commit", cwd=workspace)

@@ -48,7 +48,8 @@ struct dropped {
         size_t all;
         struct pv_tally tally;
         long long left;
-        size_t held; /* of what is left: asked for, but then the file would be lost */
+        size_t held;  /* of what is left: asked for, but then the file would be lost */
+        bool nothing; /* it was looked, and there was nothing */
 };
 
 static int report(const struct pv_job *job, const struct drop_options *o, const struct dropped *d, struct pv_err *err)
@@ -58,6 +59,15 @@ static int report(const struct pv_job *job, const struct drop_options *o, const 
                                                    "dropped", (json_int_t)d->all, "left", (json_int_t)d->left),
                                          err);
         pv_auto_str text = { 0 };
+        if (d->nothing) {
+                if (job->applied > 0)
+                        pv_log_note(
+                                "nothing was left staged in %s; what was applied stays: pvisor undo %s takes it back",
+                                job->id, job->id);
+                else
+                        pv_log_note("nothing was staged in %s", job->id);
+                return 0;
+        }
         if (d->tally.paths || !d->tally.git)
                 pv_cmd_put_count(&text, d->tally.paths, "change", "changes");
         if (d->tally.git)
@@ -208,7 +218,7 @@ static int drop_whole(const struct drop_options *o, const struct pv_args *args, 
                 return uncounted < 0 ? -1 : drop_uncounted(o, job, s, err);
         if (pv_changes_compute(s, &changes, err) < 0)
                 return -1;
-        struct dropped d = { .all = changes->n };
+        struct dropped d = { .all = changes->n, .nothing = changes->n == 0 };
         pv_cmd_tally(s, changes, &d.tally);
         if (o->dry_run)
                 return report(job, o, &d, err);

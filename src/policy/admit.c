@@ -208,7 +208,13 @@ static int check_stage_place(const struct admission *a, struct pv_err *err)
                         continue;
                 (void)pv_err_set(err, PV_ERR_UNSUPPORTED, 0, "stage: %s lies in %s, which is to be staged", place,
                                  target);
-                return pv_err_hint(err, "--stage DIR with a directory on the same file system, outside of %s", target);
+                return a->around->stage_dir
+                               ? pv_err_hint(
+                                         err,
+                                         "--stage alone keeps it in the job's own directory; or name one outside of %s",
+                                         target)
+                               : pv_err_hint(err, "--stage DIR with a directory on the same file system, outside of %s",
+                                             target);
         }
         return 0;
 }

@@ -167,7 +167,7 @@ static int load_document(const struct source *s, const struct pv_config_sink *si
         if (!root || (root->type == YAML_SCALAR_NODE && root->data.scalar.length == 0))
                 return 0; /* empty, or nothing but comments */
         if (root->type != YAML_MAPPING_NODE)
-                return fail(s, root, "fields are expected (YAML, as in \"safe: true\")", err);
+                return fail(s, root, "fields are expected (YAML, as in \"safe: true\"; TOML is not read)", err);
         for (yaml_node_pair_t *p = root->data.mapping.pairs.start; p < root->data.mapping.pairs.top; p++) {
                 if (load_field(s, p, &seen, sink, err) < 0)
                         return -1;

@@ -99,8 +99,8 @@ static void test_errors_have_a_line(void **state)
         expect_error("a: 1\nb: 2\na: 3\n", ":3: a: is given twice");
         expect_error("a:\n  b: 1\n", ":2: a: neither a value nor a list of values");
         expect_error("a: [[1]]\n", ":1: a: neither a value nor a list of values");
-        expect_error("- a\n", ":1: fields are expected (YAML, as in \"safe: true\")");
-        expect_error("just words\n", ":1: fields are expected (YAML, as in \"safe: true\")");
+        expect_error("- a\n", ":1: fields are expected (YAML, as in \"safe: true\"; TOML is not read)");
+        expect_error("just words\n", ":1: fields are expected (YAML, as in \"safe: true\"; TOML is not read)");
         expect_error("[1]: 2\n", ":1: a field's name is expected here");
         expect_error("a: 1\n---\nb: 2\n", ": more than one document");
 }
