@@ -38,6 +38,7 @@
 /* Largest rate at which the kernel slews: 500 ppm (adjtimex(2)); and what reading two clocks in turn may differ by. */
 #define SLEW_PER_S      500000
 #define OFFSET_NOISE_NS 5000000
+#define MOST_READS      100
 #define BILLION         1000000000LL
 
 static int64_t clock_ns(clockid_t clock)
@@ -117,11 +118,19 @@ int pv_startclock_take(struct pv_pathfd target, int own, const char *name, struc
 
 void pv_startclock_read(struct pv_startclock *out)
 {
+        int64_t narrowest = INT64_MAX;
         pv_clock_boot_id(out->boot_id);
-        int64_t boot = clock_ns(CLOCK_BOOTTIME);
-        out->realtime_ns = clock_ns(CLOCK_REALTIME) - boot;
-        out->suspended_ns = boot - clock_ns(CLOCK_MONOTONIC);
-        out->boottime_ns = boot;
+        /* Who has to wait for the processor between two of the clocks has compared different moments. */
+        for (int tries = 0; tries < MOST_READS && narrowest > OFFSET_NOISE_NS / 50; tries++) {
+                int64_t boot = clock_ns(CLOCK_BOOTTIME), real = clock_ns(CLOCK_REALTIME);
+                int64_t monotonic = clock_ns(CLOCK_MONOTONIC), took = clock_ns(CLOCK_BOOTTIME) - boot;
+                if (took >= narrowest)
+                        continue;
+                narrowest = took;
+                out->realtime_ns = real - boot;
+                out->suspended_ns = boot - monotonic;
+                out->boottime_ns = boot;
+        }
 }
 
 void pv_clockwatch_start(struct pv_clockwatch *w)
