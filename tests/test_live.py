@@ -278,6 +278,21 @@ def test_undo_while_it_runs_and_after(start, live, workspace):
     assert text(workspace / "a") == "1" and text(workspace / "new/m") == "m"
 
 
+def test_after_an_undo_a_conflict_starts_from_what_is_there_again(start, live, workspace):
+    person = live(workspace)
+    lines = [f"line {i}\n" for i in range(20)]
+    (workspace / "src/text").write_text("".join(lines))
+    with start(workspace) as agent:
+        agent.do("t = open('src/text').read(); write('src/text', t.replace('line 3\\n', 'job\\n'))")
+        person.apply()
+        person.undo()
+        (workspace / "src/text").write_text("".join(lines[:17] + ["host\n"] + lines[18:]))
+        assert "src/text" in person.conflicts()
+        person.call("apply", "--all", "--merge")
+        merged = (workspace / "src/text").read_text()
+    assert merged == "".join(lines[:3] + ["job\n"] + lines[4:17] + ["host\n"] + lines[18:])
+
+
 # ---- the host ----
 
 def test_the_hosts_edits_of_what_landed_are_conflicts_as_ever(start, live, workspace):

@@ -14,6 +14,7 @@
 #include "base/dir.h"
 #include "base/syscall.h"
 #include "base/whiteout.h"
+#include "stage/bases.h"
 #include "stage/facts.h"
 #include "stage/layers.h"
 #include "stage/settle.h"
@@ -500,6 +501,18 @@ static int read_preimage(struct restage *r, size_t i, struct pv_arena *text, str
         return 0;
 }
 
+/* What is there again is what a later conflict starts from. Only a help: what cannot be kept has no text. */
+static void keep_text(struct restage *r, const struct pv_item *it)
+{
+        struct pv_place at;
+        struct pv_facts unused = { 0 };
+        if (!S_ISREG(it->out.mode) || pv_place_target(r->e, it, &at) < 0)
+                return;
+        struct pv_bases *bases = pv_bases_new(r->e->s, it->root);
+        (void)pv_bases_hash_and_keep(bases, at.dirfd, at.name, &unused);
+        pv_bases_free(bases);
+}
+
 static int rebase(struct restage *r, struct pv_err *err)
 {
         const struct pv_plan_list *p = r->record;
@@ -517,6 +530,7 @@ static int rebase(struct restage *r, struct pv_err *err)
                 if (it->flags & PV_ITEM_HASHED) {
                         facts[i].hashed = true;
                         memcpy(facts[i].sha256, it->sha256, PV_SHA256_SIZE);
+                        keep_text(r, it);
                 }
                 list[i].facts = &facts[i];
         }
