@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from lib import processes
+from lib import jobs, processes
 
 MODES = {"ambient": [], "host": ["--stage", "--filesystem", "host"], "staged": ["--stage"], "safe": ["--safe"]}
 
@@ -193,3 +193,22 @@ def test_blocked_and_ignored_signals_are_passed_on_as_they_were(run, pv, workspa
     assert int(masks["SigBlk"], 16) == 1 << (signal.SIGUSR2 - 1)
     assert int(masks["SigIgn"], 16) & (1 << (signal.SIGUSR1 - 1))
     assert not int(masks["SigIgn"], 16) & (1 << (signal.SIGTSTP - 1))
+
+
+@pytest.mark.parametrize("sig", ["TERM", "INT"])
+def test_a_signal_during_set_up_leaves_no_half_of_a_job(run, pv, pvisor, workspace, environment, sig):
+    """Wherever it falls: no job yet, one that says why it failed, or one that ended; never lost, and nothing besides."""
+    number = getattr(signal, f"SIG{sig}")
+    seen = {}
+    for when in range(1, 300, 13):
+        done = run(["strace", "-o", "/dev/null", "-e", f"inject=%file:signal={sig}:when={when}", pv, "run", "--stage", "--",
+                    "true"], cwd=workspace)
+        listed = json.loads(pvisor("list", "--json", cwd=workspace).out)["jobs"]
+        assert {job["state"] for job in listed} <= {"failed", "ended"}
+        assert {path.name for path in jobs.job_dirs(environment)} == {job["id"] for job in listed}
+        assert done.code in (0, 128 + number, -number)
+        for job in listed:
+            seen[job["id"]] = job["state"], job["exit_code"]
+            if job["state"] == "failed":
+                assert f"ended by SIG{sig} before the command started" in pvisor("status", job["id"], cwd=workspace).out
+    assert ("failed", 128 + number) in seen.values() and ("ended", 0) in seen.values()

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -154,4 +155,10 @@ bool pv_process_noted_lives(int lock, int timeout_ms)
         struct pv_process first;
         bool over;
         return read_note(lock, &first, &over) && pv_process_await(&first, timeout_ms) == PV_PROCESS_LIVES;
+}
+
+bool pv_signal_is_ignored(int sig)
+{
+        struct sigaction a;
+        return sigaction(sig, NULL, &a) == 0 && a.sa_handler == SIG_IGN;
 }

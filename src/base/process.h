@@ -49,4 +49,7 @@ bool pv_process_noted_over(int lock);
 /* What was noted lives on though it was waited for. */
 bool pv_process_noted_lives(int lock, int timeout_ms);
 
+/* Is it ignored? Held back it is pending all the same. */
+bool pv_signal_is_ignored(int sig);
+
 #endif

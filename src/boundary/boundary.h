@@ -8,6 +8,7 @@
 #ifndef PV_BOUNDARY_BOUNDARY_H
 #define PV_BOUNDARY_BOUNDARY_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/ioctl.h>
@@ -42,6 +43,7 @@ struct pv_boundary_network {
 
 /* What is known before there is a job; what is pointed at is borrowed until the start. */
 struct pv_boundary_spec {
+        const sigset_t *mask; /* of signals that the command finds blocked; NULL: the caller's */
         const struct pv_plan *plan;
         int stdio[3];  /* descriptors that become 0, 1, 2; borrowed; -1: comes with the job, and is no terminal */
         bool terminal; /* stdio[0] is the person's terminal: hand over its foreground group */

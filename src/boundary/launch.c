@@ -66,6 +66,7 @@
 #include <sys/statfs.h>
 #include <sys/wait.h>
 #include "base/clock.h"
+#include "base/process.h"
 #include "base/syscall.h"
 #include "boundary/exec.h"
 #include "boundary/job_order.h"
@@ -278,12 +279,12 @@ static int check_alive(const struct pv_launch *l, struct pv_err *err)
 /* The signals that end a command which runs, and a start. */
 static int open_ending_signals(void)
 {
+        static const int signals[] = { SIGTERM, SIGHUP, SIGINT, SIGQUIT };
         sigset_t ending;
         sigemptyset(&ending);
-        sigaddset(&ending, SIGTERM);
-        sigaddset(&ending, SIGHUP);
-        sigaddset(&ending, SIGINT);
-        sigaddset(&ending, SIGQUIT);
+        for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+                if (!pv_signal_is_ignored(signals[i]))
+                        sigaddset(&ending, signals[i]);
         return signalfd(-1, &ending, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
@@ -346,6 +347,7 @@ static struct pv_boundary *new_boundary(const struct pv_boundary_spec *spec)
 {
         struct pv_boundary *b = pv_calloc(1, sizeof *b);
         (void)sigprocmask(SIG_BLOCK, NULL, &b->old_mask);
+        b->command_mask = spec->mask ? *spec->mask : b->old_mask;
         b->init_pidfd = b->control = -1;
         b->tty = (struct pv_tty)PV_TTY_INIT;
         pv_stdio_note_flags(&b->stdio);

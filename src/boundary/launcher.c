@@ -187,7 +187,7 @@ static int become_command(struct pv_launch *l, int go, struct pv_err *err)
         if (check_required(l, err) < 0)
                 return -1;
         pv_report_observations(l->report[1], l->obs);
-        (void)sigprocmask(SIG_SETMASK, &l->b->old_mask, NULL);
+        (void)sigprocmask(SIG_SETMASK, &l->b->command_mask, NULL);
         return pv_command_exec(p->argv, environment(l), err);
 }
 

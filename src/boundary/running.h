@@ -23,6 +23,7 @@ struct pv_boundary {
         struct pv_stdio_flags stdio; /* as they were */
         struct pv_cgroup *cgroup;    /* or NULL */
         sigset_t old_mask;           /* of the caller, given back when the boundary is freed */
+        sigset_t command_mask;       /* the command's */
         uint64_t timeout_ms, started_ms;
         int net[PV_BOUNDARY_NET_FDS]; /* of pv_boundary_network, or -1 */
         int *views;                   /* n_views descriptors or -1 */

@@ -32,6 +32,7 @@
 #include <sys/stat.h>
 #include "base/json.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "base/syscall.h"
 #include "boundary/boundary.h"
 #include "evidence/record.h"
@@ -101,7 +102,41 @@ struct lifecycle {
         struct pv_stage_size *size; /* NULL: not staged, or it cannot be watched */
         struct pv_noter *noter;     /* NULL: nothing to note */
         bool started;
+        sigset_t mask; /* of the caller, and of the command */
 };
+
+/* What ends a run. */
+static const int ending[] = { SIGTERM, SIGHUP, SIGINT, SIGQUIT };
+
+/*
+ * Held back until the job is in a state that can be told: a directory that is half made, or a job without an end, would
+ * be there for ever. The boundary takes them over.
+ */
+static void hold_signals(struct lifecycle *l)
+{
+        sigset_t set;
+        sigemptyset(&set);
+        for (size_t i = 0; i < sizeof ending / sizeof *ending; i++)
+                sigaddset(&set, ending[i]);
+        (void)sigprocmask(SIG_BLOCK, &set, &l->mask);
+}
+
+/* The one that came meanwhile; 0: none did. One that the caller holds back itself waits for them. */
+static int signal_held(const struct lifecycle *l)
+{
+        sigset_t pending;
+        (void)sigpending(&pending);
+        for (size_t i = 0; i < sizeof ending / sizeof *ending; i++)
+                if (sigismember(&pending, ending[i]) && !sigismember(&l->mask, ending[i]) &&
+                    !pv_signal_is_ignored(ending[i]))
+                        return ending[i];
+        return 0;
+}
+
+static int go_on(const struct lifecycle *l, struct pv_err *err)
+{
+        return signal_held(l) ? pv_err_set(err, PV_ERR_SYS, EINTR, "set up the run") : 0;
+}
 
 static int create_job(struct lifecycle *l, struct pv_err *err)
 {
@@ -237,6 +272,7 @@ static void begin_boundary(struct lifecycle *l)
                 .stdio = { early_stdio(l, STDIN_FILENO), early_stdio(l, STDOUT_FILENO), early_stdio(l, STDERR_FILENO) },
                 .terminal = l->plan->stdio != PV_STDIO_CAPTURE && isatty(early_stdio(l, STDIN_FILENO)),
                 .network = l->network.inside ? &l->network.hooks : NULL,
+                .mask = &l->mask,
         };
         l->begun = pv_boundary_begin(&spec);
 }
@@ -257,7 +293,7 @@ static void begin(struct lifecycle *l)
 static int create_job_and_accept_stage(struct lifecycle *l, struct pv_err *err)
 {
         const char *elsewhere = l->plan->staged ? l->decided->stage_dir : NULL;
-        if (elsewhere && accept_stage(l, elsewhere, err) < 0)
+        if ((elsewhere && accept_stage(l, elsewhere, err) < 0) || go_on(l, err) < 0)
                 return -1;
         begin(l);
         if (create_job(l, err) < 0)
@@ -432,7 +468,8 @@ static int start(struct lifecycle *l, struct pv_err *err)
 /* Everything up to the command's first instruction. */
 static int prepare(struct lifecycle *l, struct pv_err *err)
 {
-        if (create_job_and_accept_stage(l, err) < 0 || open_stage(l, err) < 0 || open_capture(l, err) < 0)
+        if (create_job_and_accept_stage(l, err) < 0 || go_on(l, err) < 0 || open_stage(l, err) < 0 ||
+            go_on(l, err) < 0 || open_capture(l, err) < 0)
                 return -1;
         open_control(l);
         return start(l, err);
@@ -598,9 +635,8 @@ static void follow(struct lifecycle *l, struct pv_run_end *out)
 }
 
 /* Nothing was started: the record says why, where there is one already. */
-static void give_up(struct lifecycle *l, const struct pv_err *failure)
+static void give_up(struct lifecycle *l, int code, const struct pv_err *failure)
 {
-        int code = pv_run_exit_code(failure);
         ignore_signals();
         remove_scratch(l);
         const struct pv_job_end how = { .state = PV_JOB_FAILED,
@@ -641,6 +677,21 @@ static void lifecycle_fini(struct lifecycle *l)
         pv_live_job_fini(&l->live); /* last: its lock tells others that the job has ended */
 }
 
+/*
+ * Ended by a signal before there was a command: as if that had died of it. Whoever started a detached job is told of a
+ * failure.
+ */
+static int interrupted(struct lifecycle *l, int sig, struct pv_run_end *end, struct pv_err *err)
+{
+        (void)pv_err_set(err, PV_ERR_SYS, 0, "ended by SIG%s before the command started", sigabbrev_np(sig));
+        give_up(l, 128 + sig, err);
+        if (l->run->detached)
+                return -1;
+        pv_log_err(err);
+        *end = (struct pv_run_end){ .code = 128 + sig, .signal = sig == SIGINT || sig == SIGQUIT ? sig : 0 };
+        return 0;
+}
+
 int pv_run_execute(const struct pv_run *run, const struct pv_run_plan *decided, struct pv_run_end *end,
                    struct pv_err *err)
 {
@@ -658,11 +709,16 @@ int pv_run_execute(const struct pv_run *run, const struct pv_run_plan *decided, 
                 .network = PV_RUN_NETWORK_INIT,
                 .kept = PV_KEPT_RUN_INIT,
         };
+        hold_signals(&l);
         int r = prepare(&l, err);
+        int sig = r < 0 && err->sys == EINTR ? signal_held(&l) : 0;
         if (r == 0)
                 follow(&l, end);
+        else if (sig)
+                r = interrupted(&l, sig, end, err);
         else
-                give_up(&l, err);
+                give_up(&l, pv_run_exit_code(err), err);
         lifecycle_fini(&l);
+        (void)sigprocmask(SIG_SETMASK, &l.mask, NULL);
         return r;
 }
