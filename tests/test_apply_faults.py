@@ -53,6 +53,14 @@ def test_killed_at_every_call_it_recovers_wholly(program, places, act, which):
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize("kind,error", [("kill", 0), ("once", errno.EIO)], ids=["kill", "once"])
+@pytest.mark.parametrize("act", ["apply", "undo"])
+def test_many_files_on_several_threads_are_all_or_nothing(program, tmpfs, act, kind, error):
+    struck(program, (tmpfs, tmpfs), act, "wide", kind, error, step=29)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("which", ["live", "live-end", "live-end-settled"])
 @pytest.mark.parametrize("act", ["apply", "undo"])
 def test_killed_beside_a_run_the_next_one_or_the_runs_end_recovers_wholly(program, places, act, which):

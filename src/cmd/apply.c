@@ -116,12 +116,10 @@ static void note_batch(struct pv_decision *d, const struct pv_apply_result *r, c
 /* Is one of them a path that was to be overwritten? */
 static bool was_overwriting_tried(const struct pv_apply_result *r, const struct pv_resolution *resolved)
 {
-        for (size_t i = 0; i < r->n_conflicts; i++)
-                for (size_t k = 0; k < resolved->n; k++)
-                        if (resolved->item[k].how == PV_WAY_OVERWRITTEN &&
-                            resolved->item[k].root == r->conflicts[i].root &&
-                            pv_streq(resolved->item[k].path, r->conflicts[i].path))
-                                return true;
+        for (size_t k = 0; k < resolved->n; k++)
+                if (resolved->item[k].how == PV_WAY_OVERWRITTEN &&
+                    pv_apply_result_has(r, resolved->item[k].root, resolved->item[k].path))
+                        return true;
         return false;
 }
 

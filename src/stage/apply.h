@@ -52,6 +52,8 @@ struct pv_apply_result {
 void pv_apply_result_fini(struct pv_apply_result *r);
 /* Adds one to conflicts; a path that is there keeps its first reason. r NULL: nobody wants to know. why: static. */
 void pv_apply_result_add(struct pv_apply_result *r, unsigned root, const char *path, const char *why);
+/* Is the path one of its conflicts? */
+bool pv_apply_result_has(const struct pv_apply_result *r, unsigned root, const char *path);
 
 /*
  * What a person keeps out. A file that was renamed (renames.h) is two changes, and one half alone would lose it: to

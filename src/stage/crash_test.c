@@ -4,11 +4,12 @@
  * is wholly before or wholly after, in the process that saw the error and after recovery, and whether everything that
  * was staged still is.
  *
- *   test-stage-crash TARGET_BASE STAGE_BASE apply|undo [all|part|live|live-end][-settled] kill|once|from
+ *   test-stage-crash TARGET_BASE STAGE_BASE apply|undo [all|part|wide|live|live-end][-settled] kill|once|from
  *                    [ERRNO [FIRST [STEP]]]
  *
  * settled, with or without the others: the host has changed what the job changed, and all of it is overwritten, or
  * published merged.
+ * wide: besides, more files than one thread takes at a time, on as many threads as there are CPUs.
  * live: the command still runs; live-end: it ends before anybody else comes, and the seal finds what was cut short.
  */
 #include <fcntl.h>
@@ -20,6 +21,7 @@
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
+#include "base/parallel.h"
 #include "base/path.h"
 #include "stage/apply.h"
 #include "stage/describe.h"
@@ -66,7 +68,7 @@ static const char *const left_out[] = { "new/1", "td/2", "many/2", "a" };
 static const char *const closed_target[] = { "ro", "ro2" }, *const closed_staged[] = { "ro", "ro3" };
 
 static const char *target_base, *stage_base;
-static bool undoing, part, settling, live, ends;
+static bool undoing, part, wide, settling, live, ends;
 static bool ended; /* live: the command has */
 
 struct world {
@@ -134,6 +136,29 @@ static void make_tree(const char *root, const struct entry *e, size_t n, const c
                 must(fchmodat(dir, closed[i], 0555, 0), closed[i]);
 }
 
+#define WIDE_FILES 300
+
+/* Many files in two directories: modified, deleted, of another mode; and new ones among them. */
+static void make_wide(const char *root, bool staged)
+{
+        pv_auto_fd dir = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        must(dir, root);
+        must(mkdirat(dir, "wide", 0755), "wide");
+        must(mkdirat(dir, "wide/deep", 0755), "wide/deep");
+        for (int i = 0; i < WIDE_FILES; i++) {
+                char path[64], text[64];
+                (void)snprintf(path, sizeof path, "wide/%s%d", i % 2 ? "deep/" : "", i);
+                (void)snprintf(text, sizeof text, "file %d%s", i, staged && i % 5 ? "!" : "");
+                const bool new = i % 11 == 0, gone = i % 7 == 0;
+                const struct entry e = { .type = staged && gone && !new ? 'w' : 'f',
+                                         .path = path,
+                                         .content = text,
+                                         .mode = staged &&i % 5 == 0 ? 0600 : 0644 };
+                if (staged || !new)
+                        make_entry(dir, &e, !staged);
+        }
+}
+
 static char *temporary(const char *base)
 {
         char *dir = pv_strf("%s/pv-crash-XXXXXX", base);
@@ -188,6 +213,8 @@ static struct world world_make(void)
         w.stage = pv_path_join(w.stage_dir, "stage");
         must(mkdir(w.target, 0755), w.target);
         make_tree(w.target, target_entries, sizeof target_entries / sizeof *target_entries, closed_target, true);
+        if (wide)
+                make_wide(w.target, false);
         struct pv_root root = { .kind = PV_ROOT_WORKSPACE, .target = w.target, .view = w.target };
         const struct pv_overlay *o;
         size_t n;
@@ -195,6 +222,8 @@ static struct world world_make(void)
         check(pv_stage_create(w.stage, &root, 1, &s, &err), &err, "create");
         check(pv_stage_begin_run(s, &o, &n, &err), &err, "begin");
         make_tree(o[0].upper, staged_entries, sizeof staged_entries / sizeof *staged_entries, closed_staged, false);
+        if (wide)
+                make_wide(o[0].upper, true);
         if (live)
                 w.run = pv_steal(&s);
         else
@@ -381,6 +410,7 @@ static void torn(const char *what, const struct state *got)
                       live       ? "live"
                       : settling ? "settled"
                       : part     ? "part"
+                      : wide     ? "wide"
                                  : "all",
                       kind_name, at, what, got->target, before.target, after.target, got->stage, before.stage,
                       after.stage);
@@ -522,6 +552,9 @@ int main(int argc, char **argv)
         stage_base = argv[2];
         undoing = pv_streq(argv[3], "undo");
         part = pv_streq(argv[4], "part");
+        wide = pv_streq(argv[4], "wide");
+        if (wide)
+                pv_parallel_use_threads();
         settling = strstr(argv[4], "settled") != NULL;
         live = strstr(argv[4], "live") != NULL;
         ends = strstr(argv[4], "live-end") != NULL;

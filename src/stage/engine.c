@@ -147,10 +147,15 @@ static int order_listed(const void *a, const void *b)
         return x->root != y->root ? (x->root > y->root) - (x->root < y->root) : strcmp(x->path, y->path);
 }
 
-void pv_apply_result_add(struct pv_apply_result *r, unsigned root, const char *path, const char *why)
+bool pv_apply_result_has(const struct pv_apply_result *r, unsigned root, const char *path)
 {
         const struct listed wanted = { .root = root, .path = path };
-        if (!r || tfind(&wanted, &r->listed, order_listed))
+        return tfind(&wanted, &r->listed, order_listed);
+}
+
+void pv_apply_result_add(struct pv_apply_result *r, unsigned root, const char *path, const char *why)
+{
+        if (!r || pv_apply_result_has(r, root, path))
                 return;
         struct pv_conflict c = { .root = root, .path = pv_strdup(path), .why = why };
         struct listed *l = pv_calloc(1, sizeof *l);

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,8 @@
 
 static struct {
         enum fault_kind kind;
-        unsigned at, count;
+        unsigned at;
+        atomic_uint count; /* threads may change something, too */
         int error;
 } fault;
 
@@ -24,19 +26,19 @@ void faults_arm(enum fault_kind kind, unsigned at, int error)
         fault.kind = kind;
         fault.at = at;
         fault.error = error;
-        fault.count = 0;
+        atomic_store(&fault.count, 0);
 }
 
 unsigned faults_count(void)
 {
-        return fault.count;
+        return atomic_load(&fault.count);
 }
 
 /* True when the call shall fail, with errno set. */
 static bool strikes(void)
 {
-        fault.count++;
-        if (fault.kind == FAULT_NONE || fault.count < fault.at || (fault.kind != FAULT_FROM && fault.count > fault.at))
+        unsigned count = atomic_fetch_add(&fault.count, 1) + 1;
+        if (fault.kind == FAULT_NONE || count < fault.at || (fault.kind != FAULT_FROM && count > fault.at))
                 return false;
         if (fault.kind == FAULT_KILL)
                 (void)kill(getpid(), SIGKILL);

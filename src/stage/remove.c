@@ -12,6 +12,7 @@
 #include <string.h>
 #include "base/fd.h"
 #include "base/dir.h"
+#include "base/parallel.h"
 #include "stage/layers.h"
 #include "stage/snapshot.h"
 #include "stage/state.h"
@@ -142,24 +143,33 @@ int pv_stage_remove(struct pv_stage *s, struct pv_err *err)
         return 0;
 }
 
-/* Directories still to be looked into, as paths below one that is open. */
-struct pending {
-        struct pv_strv dirs;
-        uint64_t blocks; /* of 512 bytes, of all that was looked at */
+#define DIRS_AT_A_TIME 16
+
+/* One directory and what is in it: the directories among that, and the room that all of it takes. */
+struct measured {
+        struct pv_strv dirs; /* paths below the stage */
+        uint64_t blocks;     /* of 512 bytes */
 };
 
-static void add_entry(struct pending *p, int dirfd, const char *dir, const char *name)
+/* All directories of one depth. */
+struct depth {
+        struct pv_pathfd top;
+        const struct pv_strv *dirs;
+        struct measured *found; /* one a directory */
+};
+
+static void add_entry(struct measured *m, int dirfd, const char *dir, const char *name)
 {
         struct stat st;
         if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
                 return;
-        p->blocks += (uint64_t)st.st_blocks / (S_ISDIR(st.st_mode) || st.st_nlink == 0 ? 1 : st.st_nlink);
+        m->blocks += (uint64_t)st.st_blocks / (S_ISDIR(st.st_mode) || st.st_nlink == 0 ? 1 : st.st_nlink);
         if (S_ISDIR(st.st_mode) && strlen(dir) + strlen(name) + 2 < PATH_MAX)
-                pv_strv_take(&p->dirs, pv_path_join(dir, name));
+                pv_strv_take(&m->dirs, pv_path_join(dir, name));
 }
 
 /* What cannot be read (it is gone, or its owner closed it) counts for nothing. */
-static void add_dir(struct pending *p, struct pv_pathfd top, const char *dir)
+static void measure_dir(struct pv_pathfd top, const char *dir, struct measured *m)
 {
         pv_auto_fd fd = pv_path_openat(top, dir, O_RDONLY | O_DIRECTORY, 0);
         pv_auto_dir d = fd >= 0 ? fdopendir(fd) : NULL;
@@ -168,26 +178,36 @@ static void add_dir(struct pending *p, struct pv_pathfd top, const char *dir)
         (void)pv_fd_steal(&fd);
         for (struct dirent *e; (e = readdir(d));)
                 if (!pv_streq(e->d_name, ".") && !pv_streq(e->d_name, ".."))
-                        add_entry(p, dirfd(d), dir, e->d_name);
+                        add_entry(m, dirfd(d), dir, e->d_name);
 }
 
-static char *pop(struct pv_strv *v)
+static void measure_range(void *ctx, size_t from, size_t end)
 {
-        char *last = v->v[--v->n];
-        v->v[v->n] = NULL;
-        return last;
+        struct depth *d = ctx;
+        for (size_t i = from; i < end; i++)
+                measure_dir(d->top, d->dirs->v[i], &d->found[i]);
 }
 
 int pv_stage_size(const struct pv_stage *s, uint64_t *bytes, struct pv_err *err)
 {
-        struct pending p = { 0 };
+        pv_auto_strv dirs = { 0 };
+        uint64_t blocks = 0;
         (void)err;
-        pv_strv_add(&p.dirs, "");
-        while (p.dirs.n > 0) {
-                pv_auto_free char *dir = pop(&p.dirs);
-                add_dir(&p, s->fd, dir);
+        pv_strv_add(&dirs, "");
+        while (dirs.n > 0) {
+                struct pv_strv deeper = { 0 };
+                struct depth d = { .top = s->fd, .dirs = &dirs, .found = pv_calloc(dirs.n, sizeof *d.found) };
+                pv_parallel_for(dirs.n, DIRS_AT_A_TIME, measure_range, &d);
+                for (size_t i = 0; i < dirs.n; i++) {
+                        blocks += d.found[i].blocks;
+                        for (size_t k = 0; k < d.found[i].dirs.n; k++)
+                                pv_strv_take(&deeper, pv_steal(&d.found[i].dirs.v[k]));
+                        pv_strv_fini(&d.found[i].dirs);
+                }
+                free(d.found);
+                pv_strv_fini(&dirs);
+                dirs = deeper;
         }
-        pv_strv_fini(&p.dirs);
-        *bytes = p.blocks * 512;
+        *bytes = blocks * 512;
         return 0;
 }
