@@ -6,14 +6,17 @@
 #include <limits.h>
 #include <string.h>
 
+/* Of the levels of a deep directory the first and the last ones stay open, those in between are closed for the while. */
+#define FIRST_LEVELS 32
+#define LAST_LEVELS  32
+
 void pv_walk_init(struct pv_walk *w, struct pv_pathfd root)
 {
-        *w = (struct pv_walk){ .root = root, .deep = -1 };
+        *w = (struct pv_walk){ .root = root };
 }
 
 static void cut(struct pv_walk *w, unsigned depth)
 {
-        pv_fd_closep(&w->deep);
         while (w->depth > depth)
                 pv_fd_closep(&w->level[--w->depth].fd);
         w->path.len = w->depth ? w->level[w->depth - 1].end : 0;
@@ -30,9 +33,24 @@ void pv_walk_fini(struct pv_walk *w)
 {
         cut(w, 0);
         pv_str_fini(&w->path);
+        free(w->level);
+        w->level = NULL;
+        w->cap = 0;
 }
 
-/* How many open levels lead to dir (n bytes). */
+static void push(struct pv_walk *w, int fd, const char *dir, size_t end)
+{
+        if (w->depth == w->cap) {
+                w->cap = w->cap ? 2 * w->cap : 8;
+                w->level = pv_realloc(w->level, w->cap, sizeof *w->level);
+        }
+        pv_str_put_bytes(&w->path, dir + w->path.len, end - w->path.len);
+        w->level[w->depth++] = (struct pv_walk_level){ .end = end, .fd = fd };
+        if (w->depth > FIRST_LEVELS + LAST_LEVELS)
+                pv_fd_closep(&w->level[w->depth - 1 - LAST_LEVELS].fd);
+}
+
+/* How many levels lead to dir (n bytes). */
 static unsigned shared_levels(const struct pv_walk *w, const char *dir, size_t n)
 {
         unsigned d = 0;
@@ -68,14 +86,7 @@ static int descend(struct pv_walk *w, const char *dir, size_t n)
                 int next = open_component(fd, dir + from, end - from);
                 if (next < 0)
                         return -1;
-                if (w->depth < PV_WALK_LEVELS) {
-                        pv_str_put_bytes(&w->path, dir + w->path.len, end - w->path.len);
-                        w->level[w->depth].end = end;
-                        w->level[w->depth++].fd = next;
-                } else {
-                        pv_fd_closep(&w->deep);
-                        w->deep = next;
-                }
+                push(w, next, dir, end);
                 fd = next;
                 at = end;
         }
@@ -91,9 +102,8 @@ int pv_walk_parent(struct pv_walk *w, const char *path, const char **name)
                 errno = EINVAL;
                 return -1;
         }
-        unsigned shared = shared_levels(w, path, n);
-        size_t end = shared ? w->level[shared - 1].end : 0;
-        if (shared < w->depth || w->deep >= 0 || end != n)
-                cut(w, shared);
+        cut(w, shared_levels(w, path, n));
+        while (w->depth > 0 && w->level[w->depth - 1].fd < 0)
+                cut(w, w->depth - 1);
         return descend(w, path, n);
 }

@@ -2,7 +2,8 @@
 /*
  * Parents of many paths below one directory, each looked up once. Paths come sorted, so most share their parent with
  * the one before. Every component is opened by itself without following links: a directory that was swapped for a
- * link fails with ENOTDIR or ELOOP, and ".." is refused, so nothing above the root is ever reached.
+ * link fails with ENOTDIR or ELOOP, and ".." is refused, so nothing above the root is ever reached. However deep, some
+ * sixty descriptors are held at most.
  */
 #ifndef PV_STAGE_WALK_H
 #define PV_STAGE_WALK_H
@@ -10,17 +11,14 @@
 #include "base/path.h"
 #include "base/str.h"
 
-#define PV_WALK_LEVELS 64 /* descriptors held at most; what is deeper is looked up again each time it changes */
-
 struct pv_walk {
         struct pv_pathfd root; /* borrowed */
         struct pv_str path;    /* of the parent that is open now, relative to root */
-        struct {
+        struct pv_walk_level {
                 size_t end; /* of the component in path */
-                int fd;
-        } level[PV_WALK_LEVELS];
-        unsigned depth;
-        int deep; /* the parent, where it lies deeper than the levels; else -1 */
+                int fd;     /* -1: closed for the while; the last one never is */
+        } * level;          /* owned */
+        unsigned depth, cap;
 };
 
 void pv_walk_init(struct pv_walk *w, struct pv_pathfd root);
