@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is asked once for each of many items must not look through all of them: the time limit of the test is the check. */
+/* What is asked once for each of many items must not look through all of them: the test's time limit is the check. */
 #include "base/test.h"
 #include "stage/batch.h"
 

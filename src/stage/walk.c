@@ -6,7 +6,7 @@
 #include <limits.h>
 #include <string.h>
 
-/* Of the levels of a deep directory the first and the last ones stay open, those in between are closed for the while. */
+/* Of the levels of a deep directory the first and the last ones stay open, those in between are closed. */
 #define FIRST_LEVELS 32
 #define LAST_LEVELS  32
 
