@@ -690,3 +690,34 @@ def test_a_limit_on_the_size_of_files_is_an_error_and_no_death(run, pv, pvisor, 
                   code=None).code == 0
     assert pvisor("run", "--stage", "--max-file-size", "100000", "--", "sh", "-c", "exec head -c 300000 /dev/zero > README.md",
                   cwd=plain, code=None).code == 128 + signal.SIGXFSZ
+
+
+def test_the_store_is_never_a_change(pvisor, environment, temporary, home):
+    """HOME as the workspace: the command sees no store; what it makes in its place, or removes above it, is not taken."""
+    (home / "file").write_text("1\n")
+    stage = temporary / "stage"
+    script = "echo 2 > file; mkdir -p .local/state/pvisor/jobs; echo x > .local/state/pvisor/jobs/x; echo y > .local/y"
+    pvisor("run", f"--stage={stage}", "--workspace", home, "--", "sh", "-c", script, cwd=home)
+    held = sorted(p for p in jobs.store(environment).rglob("*"))
+    for options in (["--all"], ["--path", ".local"], ["--overwrite", ".local"], ["--all", "--overwrite", ".local"]):
+        result = pvisor("apply", *options, cwd=home, code=None)
+        assert result.code in (3, 6), result
+    assert result.code == 6 and "pVisor's own" in result.err, result
+    assert sorted(p for p in jobs.store(environment).rglob("*") if p in held) == held
+    pvisor("apply", "--path", "file", cwd=home)
+    assert (home / "file").read_text() == "2\n"
+    pvisor("run", f"--stage={temporary / 'other'}", "--workspace", home, "--", "rm", "-rf", ".local", cwd=home)
+    assert pvisor("apply", "--all", "--overwrite", ".local", cwd=home, code=None).code == 6
+    assert sorted(p for p in jobs.store(environment).rglob("*") if p in held) == held
+
+
+def test_another_directory_in_the_workspaces_place_is_told(pvisor, plain, temporary):
+    pvisor("run", "--stage", "--", "sh", "-c", "echo 1 > new", cwd=plain)
+    assert "another directory" not in pvisor("review", cwd=plain).out
+    plain.rename(temporary / "moved")
+    plain.mkdir()
+    assert "another directory" in pvisor("review", cwd=plain).out
+    assert "another directory" in pvisor("apply", "--all", "--dry-run", cwd=plain).err
+    plain.rmdir()
+    (temporary / "moved").rename(plain)
+    assert "another directory" not in pvisor("apply", "--all", cwd=plain).err

@@ -178,6 +178,10 @@ static struct pv_apply_options options_of(const struct act *a)
 static int publish(struct act *a, struct pv_err *err)
 {
         const struct pv_apply_options how = options_of(a);
+        for (size_t i = 0; a->d.n_selected && i < pv_stage_n_roots(a->d.stage); i++)
+                if (pv_stage_is_another_target(a->d.stage, i))
+                        pv_log_warn("%s is another directory now than the job saw: moved here, or made anew",
+                                    pv_stage_root(a->d.stage, i)->target);
         return a->d.n_selected ? pv_apply(a->d.stage, a->d.changes, a->d.selected, &how, &a->r, err) : 0;
 }
 

@@ -142,6 +142,8 @@ static void put_header(const struct pv_review *r, struct pv_str *out)
         pv_str_put(out, "\n  in ");
         pv_put_fitted(out, j->workspace ? j->workspace : "?", r->screen.columns - 5);
         pv_str_putc(out, '\n');
+        if (r->look.stage && pv_stage_n_roots(r->look.stage) > 0 && pv_stage_is_another_target(r->look.stage, 0))
+                pv_str_put(out, "  which is another directory now than the job saw: moved here, or made anew\n");
         if (j->failure) {
                 pv_str_put(out, "  ");
                 pv_str_put_safe(out, j->failure);

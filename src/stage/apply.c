@@ -50,6 +50,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include "base/statedir.h"
 #include "stage/build.h"
 #include "stage/close.h"
 
@@ -65,6 +66,28 @@ static int check_closed(const struct pv_changes *changes, const bool *selected, 
                 if (closed[i] != selected[i])
                         return pv_err_set(err, PV_ERR_USAGE, 0, "apply: the selection also needs %s",
                                           changes->item[i].path);
+        return 0;
+}
+
+/* The store may lie in a target (HOME as a workspace); what it holds is the way back from every batch. */
+static int refuse_store(const struct pv_stage *s, const struct pv_changes *changes, const bool *selected,
+                        struct pv_err *err)
+{
+        pv_auto_free char *named = NULL;
+        if (pv_state_dir(&named, err) < 0)
+                return -1;
+        pv_auto_free char *store = pv_path_real_existing(named);
+        for (size_t i = 0; i < changes->n; i++) {
+                const char *target = pv_stage_root(s, changes->item[i].root)->target;
+                if (!selected[i] || !pv_path_is_within(store, target))
+                        continue;
+                pv_auto_free char *path = pv_path_join(target, changes->item[i].path);
+                if (!pv_path_is_within(path, store))
+                        continue;
+                (void)pv_err_set(err, PV_ERR_POLICY, 0, "apply: %s is pVisor's own: no job may change or delete it",
+                                 path);
+                return pv_err_hint(err, "leave it out: pvisor drop --path %s", store);
+        }
         return 0;
 }
 
@@ -194,8 +217,8 @@ int pv_apply(struct pv_stage *s, struct pv_changes *changes, const bool *selecte
                              .modes = modes };
         enum pv_publish_outcome outcome = PV_PUBLISH_RETRY;
         *result = (struct pv_apply_result){ 0 };
-        if (check_closed(changes, selected, err) < 0 || pv_batch_take_targets(s, &lock, err) < 0 ||
-            pv_batch_refuse_unfinished(s, err) < 0)
+        if (check_closed(changes, selected, err) < 0 || refuse_store(s, changes, selected, err) < 0 ||
+            pv_batch_take_targets(s, &lock, err) < 0 || pv_batch_refuse_unfinished(s, err) < 0)
                 return -1;
         for (int i = 0; i < TRIES && outcome == PV_PUBLISH_RETRY; i++)
                 if (attempt(&a, &outcome, err) < 0)

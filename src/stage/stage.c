@@ -140,6 +140,13 @@ struct pv_pathfd pv_stage_dirfd(const struct pv_stage *s)
         return s->fd;
 }
 
+bool pv_stage_is_another_target(const struct pv_stage *s, size_t i)
+{
+        struct stat st;
+        const struct pv_stage_root *r = &s->roots[i];
+        return r->ino != 0 && r->target.fd >= 0 && fstat(r->target.fd, &st) == 0 && st.st_ino != r->ino;
+}
+
 struct pv_pathfd pv_stage_target(const struct pv_stage *s, size_t i)
 {
         return s->roots[i].target;

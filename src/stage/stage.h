@@ -87,6 +87,9 @@ bool pv_stage_is_running(const struct pv_stage *s); /* its lock is held by anoth
  */
 void pv_stage_take_views(struct pv_stage *s, struct pv_pathfd *views);
 
+/* Has another directory the target's name now than when the last run began (a new clone, a restored copy, a move)? */
+bool pv_stage_is_another_target(const struct pv_stage *s, size_t i);
+
 /* Descriptors, borrowed: the stage directory, and the target of root i. */
 struct pv_pathfd pv_stage_dirfd(const struct pv_stage *s);
 struct pv_pathfd pv_stage_target(const struct pv_stage *s, size_t i);
