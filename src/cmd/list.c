@@ -17,7 +17,7 @@
 #define NAME_SHOWN      12
 #define ID_SHOWN        24
 #define STATE_SHOWN     11
-#define COMMAND_LEAST   20 /* columns that a command gets before others are left out */
+#define COMMAND_LEAST   16 /* columns that a command gets before others are left out */
 #define WATCH_MS        1000
 #define CTRL_C          3
 /* The alternate screen without a cursor. */
