@@ -203,6 +203,29 @@ def test_configured_hooks_are_hooks(agent, review, run, workspace):
     assert any(line.startswith("tools/hooks") for line in section(review(), "Would run on the host by itself"))
 
 
+CONFIGURED = {  # the host's settings that name a file of the tree, and what the agent does besides
+    "include": (["include.path", "../tools/file"], ""),
+    "fsmonitor": (["core.fsmonitor", "./tools/file"], ""),
+    "filter": (["filter.x.clean", "sh tools/file %f"], ""),
+    "alias": (["alias.x", '!f() { "tools/file"; }; f'], ""),
+    "settings taken away": (["core.sshCommand", "tools/file -v"], "; git config --unset core.sshCommand"),
+    "git must not be asked": (["core.hooksPath", "tools"], "; mkfifo .gitattributes"),
+}
+
+
+@pytest.mark.parametrize("case", CONFIGURED)
+def test_what_the_hosts_git_is_told_to_run_is_left_out(agent, review, run, pvisor, workspace, case):
+    setting, besides = CONFIGURED[case]
+    (workspace / "tools").mkdir()
+    (workspace / "tools/file").write_text("#\n")
+    run(["git", "config", *setting], cwd=workspace)
+    agent("echo '# more' >> tools/file; chmod +x tools/file; echo x > tools/other" + besides)
+    lines = section(review(), "Would run on the host by itself")
+    assert any(line.startswith("tools") for line in lines) and "tools/other" not in lines
+    pvisor("apply", "--all", cwd=workspace)
+    assert (workspace / "tools/file").read_text() == "#\n"
+
+
 def test_an_agents_own_gitignore_hides_no_hook(agent, review):
     agent("echo '*' >> .gitignore; echo 'export X=1' > .envrc; echo x > quiet.txt")
     text = review()

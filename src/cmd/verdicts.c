@@ -85,9 +85,9 @@ static bool is_capable(struct pv_stage *s, const struct pv_change *c)
         return fd >= 0 && getxattr(pv_fd_path(fd).s, "security.capability", NULL, 0) > 0;
 }
 
-static bool may_be_hook(const struct pv_path_change *c)
+static bool may_be_configured(const struct pv_path_change *c)
 {
-        return S_ISLNK(c->new_mode) || (S_ISREG(c->new_mode) && (c->new_mode & 0111));
+        return S_ISLNK(c->new_mode) || S_ISREG(c->new_mode);
 }
 
 /* Without a `.git` at its top, neither before nor now, the view holds no repository: nobody needs to be asked. */
@@ -152,23 +152,28 @@ static void find_traps(struct pv_verdicts *v)
         }
 }
 
-/* Where hooks are is asked only when a change could be one; of the host only when the two sides may disagree. */
+/*
+ * What is configured is asked only when a change could be it; of the host as well where the two sides may disagree, and
+ * where the view's own git gives no answer, or must not be asked for one: the job would choose to be unseen.
+ */
 static void ask_git(struct pv_verdicts *v, const struct pv_git_runner *view, const struct pv_git_runner *base)
 {
         struct pv_err err = PV_ERR_INIT;
-        bool candidate = false, config = false;
+        bool candidate = false, config = v->git_refused || !view;
         for (size_t i = 0; i < v->n; i++) {
-                candidate |= v->item[i].place == PV_PLACE_TREE && may_be_hook(&v->change[i]);
+                candidate |= v->item[i].place == PV_PLACE_TREE && may_be_configured(&v->change[i]);
                 config |= v->item[i].part == PV_GIT_CONFIG || v->item[i].part == PV_GIT_DIR;
         }
-        if (candidate && base && config)
-                (void)pv_hooks_path_ask(base, v->root[0]->view, &v->hooks_paths, &err);
-        if (!view)
+        if (v->git_refused)
+                ;
+        else if (!view)
                 (void)snprintf(v->no_git, sizeof v->no_git, "git was not asked");
-        else if (pv_ignore_ask(view, v->root[0]->view, v->change, v->n, v->item, candidate ? &v->hooks_paths : NULL,
+        else if (pv_ignore_ask(view, v->root[0]->view, v->change, v->n, v->item, candidate ? &v->configured : NULL,
                                &v->ignore_known, &err) < 0)
                 (void)snprintf(v->no_git, sizeof v->no_git, "%.159s",
                                err.kind == PV_ERR_NOT_FOUND ? "there is no git in the view" : err.msg);
+        if (candidate && base && (config || !v->ignore_known))
+                (void)pv_configured_ask(base, v->root[0]->view, &v->configured, &err);
 }
 
 int pv_verdicts_make(struct pv_stage *s, const struct pv_changes *changes, const struct pv_git_runner *view,
@@ -193,10 +198,10 @@ int pv_verdicts_make(struct pv_stage *s, const struct pv_changes *changes, const
         struct pv_classify_context context = { .read = read_content, .has_head = has_head, .ctx = &reader };
         pv_classify(v.change, v.n, &context, v.item);
         find_traps(&v);
-        if (!v.git_refused && may_be_repository(s, &v))
+        if (may_be_repository(s, &v))
                 ask_git(&v, view, base);
-        if (v.hooks_paths.n) {
-                context.hooks_paths = &v.hooks_paths;
+        if (v.configured.hooks.n + v.configured.programs.n + v.configured.files.n > 0) {
+                context.configured = &v.configured;
                 pv_classify(v.change, v.n, &context, v.item);
         }
         *out = v;
@@ -208,6 +213,6 @@ void pv_verdicts_fini(struct pv_verdicts *v)
         pv_freep(&v->change);
         pv_freep(&v->item);
         pv_freep(&v->root);
-        pv_strv_fini(&v->hooks_paths);
+        pv_configured_fini(&v->configured);
         *v = (struct pv_verdicts){ 0 };
 }

@@ -14,7 +14,7 @@ struct pv_verdicts {
         struct pv_verdict *item;
         const struct pv_root **root; /* the stage's */
         size_t n_roots;
-        struct pv_strv hooks_paths;
+        struct pv_configured configured;
         bool ignore_known; /* git was asked; else nothing counts as ignored */
         bool git_refused;  /* a staged file that git would read is none: git must not be asked about anything */
         char no_git[160];  /* with !ignore_known: why, a clause for people; else "" */

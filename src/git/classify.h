@@ -79,12 +79,16 @@ struct pv_verdict {
                                none */
 };
 
-/*
- * Where the working trees' hooks are (core.hooksPath), relative to the workspace: changes at or below one are
- * hooks. Empty when none is configured or nobody was asked.
- */
+/* What git's configuration names in the workspace, relative to it. Empty when nothing is or nobody was asked. */
+struct pv_configured {
+        struct pv_strv hooks;    /* core.hooksPath: changes at or below one are hooks */
+        struct pv_strv programs; /* files that git runs, or may: fsmonitor, filters, drivers, aliases */
+        struct pv_strv files;    /* included configuration */
+};
+void pv_configured_fini(struct pv_configured *c);
+
 struct pv_classify_context {
-        const struct pv_strv *hooks_paths; /* or NULL */
+        const struct pv_configured *configured; /* or NULL */
         /*
          * Contents for the rules that look inside (package.json's scripts): fills *out (caller's) with at
          * most max bytes of the change's old or new file. -1: not readable, the rule then assumes the worst.
@@ -108,15 +112,16 @@ void pv_classify(const struct pv_path_change *change, size_t n, const struct pv_
 
 /*
  * Asks git in the view which of the working tree's changes its rules ignore (tracked files never are) and sets ignored
- * and ignored_len; in the same run, unless hooks_paths is NULL, adds the directory of core.hooksPath to it when that
- * lies in the workspace. workspace_view is root 0's path in the view. One or two runs however many changes there are.
+ * and ignored_len; in the same run, unless configured is NULL, adds to it what the configuration names in the
+ * workspace. workspace_view is root 0's path in the view. One or two runs however many changes there are.
  * Not a repository: nothing is ignored and *asked is false.
  */
 int pv_ignore_ask(const struct pv_git_runner *view, const char *workspace_view, const struct pv_path_change *change,
-                  size_t n, struct pv_verdict *verdict, struct pv_strv *hooks_paths, bool *asked, struct pv_err *err);
+                  size_t n, struct pv_verdict *verdict, struct pv_configured *configured, bool *asked,
+                  struct pv_err *err);
 
-/* The hooks' directory alone, of whichever view. */
-int pv_hooks_path_ask(const struct pv_git_runner *runner, const char *workspace_view, struct pv_strv *paths,
+/* The latter alone, of whichever view. */
+int pv_configured_ask(const struct pv_git_runner *runner, const char *workspace_view, struct pv_configured *out,
                       struct pv_err *err);
 
 /* The part's name for people: "objects", "references", ... */

@@ -277,9 +277,9 @@ static void package_scripts_only_when_they_changed(void **state)
 
 static void configured_hooks_path(void **state)
 {
-        pv_auto_strv dirs = { 0 };
-        pv_strv_add(&dirs, "tools/hooks");
-        struct pv_classify_context context = { .hooks_paths = &dirs };
+        struct pv_configured configured = { 0 };
+        pv_strv_add(&configured.hooks, "tools/hooks");
+        struct pv_classify_context context = { .configured = &configured };
         struct pv_path_change c = file("tools/hooks/pre-push", PV_PATH_ADDED);
         struct pv_verdict v = { 0 };
         pv_classify(&c, 1, &context, &v);
@@ -288,12 +288,22 @@ static void configured_hooks_path(void **state)
         c.path = "tools/hooks2/x";
         pv_classify(&c, 1, &context, &v);
         assert_int_equal(v.reasons, 0);
-        pv_strv_add(&dirs, ""); /* the workspace itself */
+        pv_strv_add(&configured.programs, "tools/hooks2/x");
+        pv_classify(&c, 1, &context, &v);
+        assert_int_equal(v.reasons, PV_ATTENTION_BIT(PV_ATTENTION_GIT_HOOK));
+        assert_int_equal(v.anchor_len, strlen("tools/hooks2/x"));
+        pv_strv_add(&configured.files, "tools/more");
+        c.path = "tools/more";
+        pv_classify(&c, 1, &context, &v);
+        assert_int_equal(v.reasons, PV_ATTENTION_BIT(PV_ATTENTION_GIT_CONFIG));
+        c.path = "tools/hooks2/y";
+        pv_strv_add(&configured.hooks, ""); /* the workspace itself */
         pv_classify(&c, 1, &context, &v);
         assert_int_equal(v.reasons, 0);
         c.path = "post-checkout";
         pv_classify(&c, 1, &context, &v);
         assert_int_equal(v.reasons, PV_ATTENTION_BIT(PV_ATTENTION_GIT_HOOK));
+        pv_configured_fini(&configured);
 }
 
 static void each_reason_fits_a_line(void **state)

@@ -9,13 +9,12 @@
 
 #include <string.h>
 #include <sys/stat.h>
-#include "base/path.h"
 #include "git/ask.h"
+#include "git/configured.h"
 
 enum {
         ASK_AGAIN_MAX = 8,     /* git dies at a path beyond a link; what comes after is asked again */
         RECORD_MAX = 4096 * 3, /* bytes of answer for one path: itself, the rule and the rule's file */
-        HOOKS_PATH_MAX = 64 << 10,
         /* Of the processor, for all rules on all paths: a few microseconds a path, but a pattern may cost anything. */
         CPU_SECONDS = 2,
         PATHS_A_SECOND = 10000,
@@ -109,30 +108,13 @@ static void read_matches(struct queries *q, size_t *at, const struct pv_git_answ
         }
 }
 
-/* Sets *out to the hooks' directory when it lies in the working tree. */
-static void read_hooks_path(const struct pv_git_answer *a, const char *worktree, struct pv_strv *out)
-{
-        if (a->exit_code != 0 || a->len < 2 || a->text[0] != '/' || memchr(a->text, '\0', a->len))
-                return;
-        a->text[a->len - 1] = '\0'; /* the newline */
-        pv_auto_free char *dir = pv_path_normalise(a->text);
-        if (!pv_path_is_within(dir, worktree))
-                return;
-        const char *relative = dir + strlen(worktree);
-        relative += *relative == '/';
-        if (!pv_strv_has(out, relative))
-                pv_strv_add(out, relative);
-}
-
-static const char *const hooks_words[] = { "rev-parse", "--path-format=absolute", "--git-path", "hooks", NULL };
-
-/* One run for the queries from `at` on, and for the hooks' directory unless hooks_paths is NULL. */
+/* One run for the queries from `at` on, and for what is configured unless that is NULL. */
 static int ask_once(const struct pv_git_runner *view, const char *worktree, struct queries *q, size_t *at,
-                    struct pv_strv *hooks_paths, int *exit_code, struct pv_err *err)
+                    struct pv_configured *configured, int *exit_code, struct pv_err *err)
 {
         static const char *const words[] = { "check-ignore", "--no-index", "--stdin", "-z", "-v", "-n", NULL };
         pv_auto_str in = { 0 };
-        pv_auto_git_answer rules = { 0 }, hooks = { 0 };
+        pv_auto_git_answer rules = { 0 };
         for (size_t i = *at; i < q->n; i++) {
                 pv_str_put(&in, "./");
                 pv_str_put_bytes(&in, q->item[i].path, q->item[i].len);
@@ -142,23 +124,19 @@ static int ask_once(const struct pv_git_runner *view, const char *worktree, stru
         }
         struct pv_git_questions ask = { .in = in.s,
                                         .in_len = in.len,
-                                        .max_out = in.len + (q->n - *at) * RECORD_MAX + HOOKS_PATH_MAX };
+                                        .max_out = in.len + (q->n - *at) * RECORD_MAX + PV_CONFIGURED_MAX };
         /* First, so that no rule keeps it from being answered. */
-        if (hooks_paths)
-                ask.item[ask.n++] = (struct pv_git_question){ .worktree = worktree,
-                                                              .words = hooks_words,
-                                                              .cpu_seconds = CPU_SECONDS };
+        if (configured)
+                pv_configured_put(&ask, worktree);
         ask.item[ask.n++] = (struct pv_git_question){ .worktree = worktree,
                                                       .words = words,
                                                       .cpu_seconds = cpu_seconds(q->n - *at) };
-        struct pv_git_answer answers[2] = { 0 };
+        struct pv_git_answer answers[PV_CONFIGURED_QUESTIONS + 1] = { 0 };
         if (pv_git_ask(view, &ask, answers, err) < 0)
                 return -1;
         rules = answers[ask.n - 1];
-        if (hooks_paths) {
-                hooks = answers[0];
-                read_hooks_path(&hooks, worktree, hooks_paths);
-        }
+        if (configured)
+                pv_configured_take(answers, worktree, configured);
         if (rules.exit_code == PV_GIT_TOO_DEAR)
                 return pv_err_set(err, PV_ERR_INPUT, 0, "its rules take too long to match; nothing is folded");
         read_matches(q, at, &rules);
@@ -167,13 +145,13 @@ static int ask_once(const struct pv_git_runner *view, const char *worktree, stru
 }
 
 static int ask_rules(const struct pv_git_runner *view, const char *worktree, struct queries *q,
-                     struct pv_strv *hooks_paths, bool *asked, struct pv_err *err)
+                     struct pv_configured *configured, bool *asked, struct pv_err *err)
 {
         size_t at = 0;
         for (unsigned again = 0; at < q->n && again < ASK_AGAIN_MAX; again++) {
                 size_t before = at;
                 int exit_code = 0;
-                if (ask_once(view, worktree, q, &at, again ? NULL : hooks_paths, &exit_code, err) < 0)
+                if (ask_once(view, worktree, q, &at, again ? NULL : configured, &exit_code, err) < 0)
                         return -1;
                 if (exit_code > 1 && at == 0 && before == 0)
                         return 0; /* not a repository */
@@ -250,7 +228,8 @@ static void conclude(const struct queries *q, struct pv_verdict *verdict)
 }
 
 int pv_ignore_ask(const struct pv_git_runner *view, const char *workspace_view, const struct pv_path_change *change,
-                  size_t n, struct pv_verdict *verdict, struct pv_strv *hooks_paths, bool *asked, struct pv_err *err)
+                  size_t n, struct pv_verdict *verdict, struct pv_configured *configured, bool *asked,
+                  struct pv_err *err)
 {
         __attribute__((cleanup(queries_finip))) struct queries q = { 0 };
         *asked = false;
@@ -259,26 +238,11 @@ int pv_ignore_ask(const struct pv_git_runner *view, const char *workspace_view, 
                 *asked = true;
                 return 0;
         }
-        if (ask_rules(view, workspace_view, &q, hooks_paths, asked, err) < 0)
+        if (ask_rules(view, workspace_view, &q, configured, asked, err) < 0)
                 return -1;
         if (*asked && ask_index(view, workspace_view, &q, change, err) < 0)
                 return -1;
         conclude(&q, verdict);
-        return 0;
-}
-
-int pv_hooks_path_ask(const struct pv_git_runner *runner, const char *workspace_view, struct pv_strv *paths,
-                      struct pv_err *err)
-{
-        pv_auto_git_answer a = { 0 };
-        struct pv_git_questions ask = {
-                .item = { { .worktree = workspace_view, .words = hooks_words, .cpu_seconds = CPU_SECONDS } },
-                .n = 1,
-                .max_out = HOOKS_PATH_MAX
-        };
-        if (pv_git_ask(runner, &ask, &a, err) < 0)
-                return -1;
-        read_hooks_path(&a, workspace_view, paths);
         return 0;
 }
 

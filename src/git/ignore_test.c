@@ -106,14 +106,37 @@ static void hooks_paths(void **state)
         char *dir = pv_test_dir_new();
         struct pv_test_runner t = { "/view", dir, 0 };
         struct pv_git_runner runner = pv_test_runner(&t);
-        pv_auto_strv paths = { 0 };
+        struct pv_configured c = { 0 };
         pv_test_sh(dir, "git init -q; git config core.hooksPath tools/../.hooks");
-        assert_int_equal(pv_hooks_path_ask(&runner, dir, &paths, &err), 0);
-        assert_int_equal(paths.n, 1);
-        assert_string_equal(paths.v[0], ".hooks");
+        assert_int_equal(pv_configured_ask(&runner, dir, &c, &err), 0);
+        assert_int_equal(c.hooks.n, 1);
+        assert_string_equal(c.hooks.v[0], ".hooks");
         pv_test_sh(dir, "git config core.hooksPath /somewhere/else");
-        assert_int_equal(pv_hooks_path_ask(&runner, dir, &paths, &err), 0);
-        assert_int_equal(paths.n, 1);
+        assert_int_equal(pv_configured_ask(&runner, dir, &c, &err), 0);
+        assert_int_equal(c.hooks.n, 1);
+        pv_configured_fini(&c);
+        pv_test_dir_remove(dir);
+}
+
+static void what_is_configured(void **state)
+{
+        struct pv_err err = PV_ERR_INIT;
+        char *dir = pv_test_dir_new();
+        struct pv_test_runner t = { "/view", dir, 0 };
+        struct pv_git_runner runner = pv_test_runner(&t);
+        struct pv_configured c = { 0 };
+        pv_test_sh(dir,
+                   "git init -q; git config include.path ../tools/more; git config alias.x '!sh tools/x.sh \"$@\"';"
+                   "git config filter.a.b.clean \"python3 'tools/clean.py' %f\"; git config user.name tools/name;"
+                   "mkdir tools; printf '[core]\\nfsmonitor = ./tools/../fs.sh\\n' >tools/more");
+        assert_int_equal(pv_configured_ask(&runner, dir, &c, &err), 0);
+        assert_int_equal(c.files.n, 1);
+        assert_string_equal(c.files.v[0], "tools/more");
+        assert_true(pv_strv_has(&c.programs, "tools/x.sh"));
+        assert_true(pv_strv_has(&c.programs, "tools/clean.py"));
+        assert_true(pv_strv_has(&c.programs, "fs.sh"));
+        assert_false(pv_strv_has(&c.programs, "tools/name"));
+        pv_configured_fini(&c);
         pv_test_dir_remove(dir);
 }
 
@@ -147,6 +170,7 @@ int main(void)
                 cmocka_unit_test(paths_that_git_dies_of_do_not_hide_others),
                 cmocka_unit_test(no_repository_ignores_nothing),
                 cmocka_unit_test(hooks_paths),
+                cmocka_unit_test(what_is_configured),
                 cmocka_unit_test(an_answer_of_another_form_ignores_nothing),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);

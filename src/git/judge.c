@@ -151,10 +151,10 @@ static bool is_hook_name(const char *name)
 /* All in a directory of hooks, since hooks call each other; of the workspace itself only what git would run. */
 static bool is_hooks_path(const struct pv_path_change *c, const struct pv_classify_context *context, size_t *len)
 {
-        if (!context || !context->hooks_paths || c->root != 0)
+        if (!context || !context->configured || c->root != 0)
                 return false;
-        for (size_t i = 0; i < context->hooks_paths->n; i++) {
-                const char *dir = context->hooks_paths->v[i];
+        for (size_t i = 0; i < context->configured->hooks.n; i++) {
+                const char *dir = context->configured->hooks.v[i];
                 size_t n = strlen(dir);
                 bool below = strncmp(c->path, dir, n) == 0 && (c->path[n] == '/' || c->path[n] == '\0');
                 if (n == 0 ? is_hook_name(c->path) : below) {
@@ -163,6 +163,23 @@ static bool is_hooks_path(const struct pv_path_change *c, const struct pv_classi
                 }
         }
         return false;
+}
+
+static uint64_t judge_configured(const struct pv_path_change *c, const struct pv_classify_context *context,
+                                 size_t *anchor)
+{
+        uint64_t r = 0;
+        if (is_hooks_path(c, context, anchor))
+                return PV_ATTENTION_BIT(PV_ATTENTION_GIT_HOOK);
+        if (!context || !context->configured || c->root != 0)
+                return 0;
+        if (pv_strv_has(&context->configured->programs, c->path) && !S_ISDIR(c->new_mode))
+                r |= PV_ATTENTION_BIT(PV_ATTENTION_GIT_HOOK);
+        if (pv_strv_has(&context->configured->files, c->path))
+                r |= PV_ATTENTION_BIT(PV_ATTENTION_GIT_CONFIG);
+        if (r)
+                *anchor = strlen(c->path);
+        return r;
 }
 
 static bool has_head(const struct pv_classify_context *context, size_t index, size_t len)
@@ -272,8 +289,7 @@ void pv_judge(const struct pv_rules *rules, const struct pv_path_change *all, si
                 r = judge_git(c, v, &anchor);
         } else {
                 r = judge_name(rules, c, index, context, &anchor);
-                if (is_hooks_path(c, context, &anchor))
-                        r |= PV_ATTENTION_BIT(PV_ATTENTION_GIT_HOOK);
+                r |= judge_configured(c, context, &anchor);
                 r |= judge_bare(c, index, context, &anchor);
         }
         if (c->kind == PV_PATH_DELETED && v->part != PV_GIT_DIR) {
