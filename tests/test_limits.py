@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from conftest import pv_skip
 from lib import jobs
 
 pytestmark = pytest.mark.kernel
@@ -155,6 +156,21 @@ def test_the_record_tells_what_was_asked_and_what_holds(pvisor, workspace, bundl
     assert record["requested"]["max_processes"] == 500 and record["requested"]["max_open_files"] == 100
     assert record["effective"]["max_processes"] >= 500 and record["effective"]["max_open_files"] == 100
     assert record["effective"]["memory_bytes"] is None
+
+
+@pytest.mark.parametrize("options", [[], ["--stage", "--filesystem", "host"], ["--safe"]], ids=["plain", "host", "safe"])
+def test_a_control_group_that_can_be_left_enforces_nothing(pvisor, workspace, resources, options):
+    """Where the host's control groups are shown, whoever may write them walks out, or raises the limit."""
+    leave = ("import os\nfor part in open('/proc/self/cgroup'):\n    if ':pids:' in part or part[0] == '0':\n"
+             "        place = '/sys/fs/cgroup/' + ('pids' if 'pids' in part else 'unified' if os.path.isdir("
+             "'/sys/fs/cgroup/unified') else '')\n        try: open(place + '/cgroup.procs', 'w').write('0')\n"
+             "        except OSError: pass\nprint(open('/proc/self/cgroup').read())")
+    out = pvisor("run", "-q", *options, "--max-processes", "60", "--", "/usr/bin/python3", "-c", leave, cwd=workspace,
+                 code=None).out
+    observation = resources().get("processes")
+    if not observation or not observation["mechanism"].startswith("cgroup"):
+        pv_skip("no control group can be made here")
+    assert ("pvisor-" in out) == (observation["level"] == "enforced") == (options == ["--safe"])
 
 
 # ---- what is left to the person, unasked ----

@@ -195,7 +195,12 @@ int pv_cgroup_enter(struct pv_cgroup *g, pid_t pid, struct pv_err *err)
 
 struct pv_cgroup_effect pv_cgroup_effect(const struct pv_cgroup *g)
 {
-        return g ? g->effect : (struct pv_cgroup_effect){ 0 };
+        struct pv_cgroup_effect effect = g ? g->effect : (struct pv_cgroup_effect){ 0 };
+
+        for (int i = 0; g && i < DIRS; i++)
+                if (g->dir[i] && strlen(g->dir[i]) < sizeof effect.dir)
+                        memcpy(effect.dir, g->dir[i], strlen(g->dir[i]) + 1);
+        return effect;
 }
 
 bool pv_cgroup_kill(struct pv_cgroup *g)

@@ -31,6 +31,7 @@ struct pv_cgroup_effect {
         uint64_t memory_bytes, max_processes; /* 0: not limited here */
         bool kill;                            /* cgroup.kill (5.14) is there */
         unsigned version;                     /* 1 or 2 */
+        char dir[512];                        /* the group's, on the host: where a probe tries to get at it; or "" */
 };
 struct pv_cgroup_effect pv_cgroup_effect(const struct pv_cgroup *g);
 

@@ -180,6 +180,7 @@ static int become_command(struct pv_launch *l, int go, struct pv_err *err)
                 .share = l->share >= 0 ? share : NULL,
                 .read_only = l->view.base == PV_VIEW_NEW_ROOT ? "/usr" : NULL,
                 .share_fd = l->share,
+                .cgroup = l->cgroup.dir,
                 .keep_fd = FD_REPORT,
                 .skip = l->spec->skip_probes,
         };

@@ -32,6 +32,7 @@ struct pv_probe_spec {
         const struct pv_strv *stores; /* absolute host paths of credential stores that exist: none may be seen */
         const char *share;            /* where the view shows the canary directory as a `read` mount; NULL: not */
         const char *read_only;        /* a directory that the view shows read-only ("/usr"); NULL: none */
+        const char *cgroup;           /* the run's control group on the host; NULL or "": none */
         int share_fd;                 /* what share is looked up below, or -1: rightly open too */
         int keep_fd; /* the one descriptor besides stdio and the canary's two that is rightly open: the report pipe */
         bool skip;   /* record every probe as not run */

@@ -350,8 +350,12 @@ int pv_attempt_hidden(const struct pv_probe_spec *spec)
 
 int pv_attempt_cgroup_files(const struct pv_probe_spec *spec)
 {
-        (void)spec;
-        return try_open("/sys/fs/cgroup/cgroup.procs", O_WRONLY);
+        char path[sizeof((struct pv_cgroup_effect *)NULL)->dir + 16];
+
+        if (!spec->cgroup || !spec->cgroup[0])
+                return PV_ATTEMPT_NOT_MADE;
+        (void)snprintf(path, sizeof path, "%s/cgroup.procs", spec->cgroup);
+        return try_open(path, O_WRONLY);
 }
 
 int pv_attempt_pid_max(const struct pv_probe_spec *spec)
