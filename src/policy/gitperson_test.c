@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/test.h"
+#include "base/test_dir.h"
 
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/path.h"
@@ -12,14 +10,7 @@ static char home[] = "/tmp/pv-gitperson-XXXXXX";
 
 static void put(const char *rel, const char *text)
 {
-        struct pv_err err = PV_ERR_INIT;
-        pv_auto_free char *path = pv_path_join(home, rel);
-        pv_auto_free char *dir = pv_strndup(path, (size_t)(strrchr(path, '/') - path));
-        assert_int_equal(pv_path_make_dirs(dir, 0700, &err), 0);
-        FILE *f = fopen(path, "w");
-        assert_non_null(f);
-        assert_true(fputs(text, f) >= 0);
-        assert_int_equal(fclose(f), 0);
+        free(pv_test_dir_put(home, rel, text, 0600));
 }
 
 static void expect(const char *git_dir, const char *name, const char *email)
@@ -104,14 +95,12 @@ static void test_patterns_that_would_take_for_ever(void **state)
 
 static int make(void **state)
 {
-        return mkdtemp(home) ? 0 : -1;
+        return pv_test_dir_make(home);
 }
 
 static int clear(void **state)
 {
-        struct pv_err err = PV_ERR_INIT;
-        pv_auto_fd tmp = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        return pv_path_remove_tree(tmp, home + strlen("/tmp/"), &err);
+        return pv_test_dir_remove(home);
 }
 
 int main(void)

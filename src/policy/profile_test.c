@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/test.h"
+#include "base/test_dir.h"
 
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -14,16 +12,7 @@ static char top[] = "/tmp/pv-profile-XXXXXX";
 
 static char *put(const char *rel, const char *text, mode_t mode)
 {
-        struct pv_err err = PV_ERR_INIT;
-        char *path = pv_path_join(top, rel);
-        pv_auto_free char *dir = pv_strndup(path, (size_t)(strrchr(path, '/') - path));
-        assert_int_equal(pv_path_make_dirs(dir, 0700, &err), 0);
-        FILE *f = fopen(path, "w");
-        assert_non_null(f);
-        assert_true(fputs(text, f) >= 0);
-        assert_int_equal(fclose(f), 0);
-        assert_int_equal(chmod(path, mode), 0);
-        return path;
+        return pv_test_dir_put(top, rel, text, mode);
 }
 
 static void test_names(void **state)
@@ -127,14 +116,12 @@ static void test_programs_of_the_view(void **state)
 
 static int make(void **state)
 {
-        return mkdtemp(top) ? 0 : -1;
+        return pv_test_dir_make(top);
 }
 
 static int clear(void **state)
 {
-        struct pv_err err = PV_ERR_INIT;
-        pv_auto_fd tmp = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        return pv_path_remove_tree(tmp, top + strlen("/tmp/"), &err);
+        return pv_test_dir_remove(top);
 }
 
 int main(void)
