@@ -142,7 +142,7 @@ def test_review_with_the_diff_is_both(pvisor, workspace):
 
 def test_fork_and_checkpoint_as_published(pvisor, staged):
     pvisor("checkpoint", "create", "one", "--name", "c1", cwd=staged)
-    assert pvisor("checkpoint", "list", "one", cwd=staged).out == "c1\n"
+    assert pvisor("checkpoint", "list", "one", cwd=staged).out == pvisor("checkpoint", "list", cwd=staged).out == "c1\n"
     pvisor("fork", "one", "--checkpoint", "c1", "--name", "two", "--", "sh", "-c", "cat c.txt; echo 2 > d", cwd=staged)
     assert "@c1 and" in pvisor("fork", "one@c1", "--checkpoint", "c1", "--", "true", cwd=staged, code=2).err
     pvisor("fork", "two", "--name", "three", cwd=staged)

@@ -97,11 +97,23 @@ static const struct {
         { "verify", "leave it out: what a checkpoint is made of is looked at when a job is forked from it" },
 };
 
-/* `create JOB` and `list JOB` are other ways to say JOB and --list JOB. */
+static bool is_verb(const char *word)
+{
+        return pv_streq(word, "create") || pv_streq(word, "list");
+}
+
+static bool is_job(const char *word)
+{
+        pv_auto_job job = NULL;
+        struct pv_err ignored = PV_ERR_INIT;
+        return pv_cmd_job_named(word, &job, &ignored) == 0;
+}
+
+/* `create JOB` and `list JOB` are other ways to say JOB and --list JOB; alone they are of the newest. */
 static int take_verb(const struct pv_args *given, struct pv_args *args, bool *list, struct pv_err *err)
 {
         *args = *given;
-        if (given->n < 2)
+        if (given->n == 0 || (given->n == 1 && (!is_verb(given->words[0]) || is_job(given->words[0]))))
                 return 0;
         const char *verb = given->words[0];
         for (size_t i = 0; i < sizeof absent / sizeof *absent; i++)
@@ -109,7 +121,7 @@ static int take_verb(const struct pv_args *given, struct pv_args *args, bool *li
                         (void)pv_err_set(err, PV_ERR_USAGE, 0, "checkpoint %s: not in this version", verb);
                         return pv_err_hint(err, "%s", absent[i].instead);
                 }
-        if (given->n > 2 || (!pv_streq(verb, "create") && !pv_streq(verb, "list"))) {
+        if (given->n > 2 || !is_verb(verb)) {
                 (void)pv_err_set(err, PV_ERR_USAGE, 0, "checkpoint: one word too many: %s",
                                  given->words[given->n > 2 ? 2 : 1]);
                 if (given->n > 2)
