@@ -145,3 +145,10 @@ def test_what_was_deleted_is_no_name_where_the_host_has_no_such_directory_any_mo
     for command in (["inspect", "last"], ["run", "-q", "--continue", "last"]):
         result = pvisor(*command, "--", "sh", "-c", look, cwd=plain)
         assert not result.err, result
+
+
+def test_a_dropped_job_is_not_continued(pvisor, staged):
+    pvisor("drop", cwd=staged)
+    result = pvisor("run", "--continue", "last", "--", "true", cwd=staged, code=125)
+    assert "was dropped" in result.err, result
+    pvisor("run", "--stage", "--", "true", cwd=staged)

@@ -81,7 +81,7 @@ static int check_name(const struct pv_request *request, struct pv_err *err)
 static int check_continued(const struct pv_job *job, struct pv_err *err)
 {
         if (!job || job->state != PV_JOB_RUNNING)
-                return 0;
+                return job ? pv_job_check_stage_left(job, "--continue", err) : 0;
         (void)pv_err_set(err, PV_ERR_BUSY, 0, "--continue: job %s still runs", job->id);
         return pv_err_hint(err, "pvisor exec %s -- COMMAND runs beside it; pvisor kill ends it", job->id);
 }
