@@ -57,8 +57,7 @@ static int limit_namespaces(struct pv_launch *l, int sysctl, struct pv_err *err)
                 return -1;
         if (p->allow_userns && pv_userns_allow_no_cgroups(sysctl, err) < 0)
                 return -1;
-        if (pv_userns_leave_watches(sysctl, err) < 0)
-                return -1;
+        pv_userns_leave_watches(sysctl);
         return pv_limits_apply_namespace(&p->limits, sysctl, &l->pid_max, err);
 }
 

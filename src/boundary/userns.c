@@ -90,23 +90,22 @@ int pv_userns_allow_no_cgroups(int sysctl, struct pv_err *err)
 }
 
 /* What the person has, less a quarter, for all of the sandbox. */
-static int leave_some(int sysctl, const char *persons, const char *ours, struct pv_err *err)
+static void leave_some(int sysctl, const char *persons, const char *ours)
 {
+        struct pv_err ignored = PV_ERR_INIT;
         char text[24] = "";
         pv_auto_fd fd = openat(sysctl, persons, O_RDONLY | O_CLOEXEC);
-        ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-        if (n <= 0) /* a kernel without inotify */
-                return errno == ENOENT ? 0 : pv_err_set(err, PV_ERR_SYS, errno, "read %s", persons);
+        if (fd < 0 || read(fd, text, sizeof text - 1) <= 0)
+                return;
         long most = strtol(text, NULL, 10);
         (void)snprintf(text, sizeof text, "%ld", most - most / 4);
-        return write_text(sysctl, ours, text, err);
+        (void)write_text(sysctl, ours, text, &ignored);
 }
 
-int pv_userns_leave_watches(int sysctl, struct pv_err *err)
+void pv_userns_leave_watches(int sysctl)
 {
-        if (leave_some(sysctl, "fs/inotify/max_user_instances", "user/max_inotify_instances", err) < 0)
-                return -1;
-        return leave_some(sysctl, "fs/inotify/max_user_watches", "user/max_inotify_watches", err);
+        leave_some(sysctl, "fs/inotify/max_user_instances", "user/max_inotify_instances");
+        leave_some(sysctl, "fs/inotify/max_user_watches", "user/max_inotify_watches");
 }
 
 static long read_number(const char *path)

@@ -44,9 +44,9 @@ int pv_userns_allow_no_cgroups(int sysctl, struct pv_err *err);
 
 /*
  * Of what inotify(7) gives to each user, leaves the person a quarter: what the sandbox has counts as the person's, too.
- * sysctl as above.
+ * No wall: where the kernel does not take it nothing is said. sysctl as above.
  */
-int pv_userns_leave_watches(int sysctl, struct pv_err *err);
+void pv_userns_leave_watches(int sysctl);
 
 /*
  * Turns the failure to make a user namespace, or to mount in it, into PV_ERR_UNSUPPORTED with what forbids it on this
