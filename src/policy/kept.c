@@ -152,11 +152,12 @@ static char *readable(const struct pv_plan *p, const char *path, const char *dst
         return pv_steal(&real);
 }
 
-static struct pv_mount *add_read(struct pv_plan *p, char *src, const char *dst)
+/* src is the caller's to set. */
+static struct pv_mount *add_read(struct pv_plan *p, const char *dst)
 {
         p->mounts = pv_realloc(p->mounts, p->n_mounts + 1, sizeof *p->mounts);
         p->mounts[p->n_mounts] =
-                (struct pv_mount){ .src = src, .dst = pv_strdup(dst), .access = PV_MOUNT_READ, .by_profile = true };
+                (struct pv_mount){ .dst = pv_strdup(dst), .access = PV_MOUNT_READ, .by_profile = true };
         return &p->mounts[p->n_mounts++];
 }
 
@@ -165,7 +166,7 @@ static void show(struct pv_plan *p, const char *path, const char *dst)
 {
         char *real = readable(p, path, dst, false);
         if (real)
-                (void)add_read(p, real, dst);
+                add_read(p, dst)->src = real;
 }
 
 static char *place_of_setting(const struct pv_plan *p, const char *rel)
@@ -200,7 +201,8 @@ bool pv_kept_find_setting(const struct pv_plan *plan, const char *rel, char **sr
 
 void pv_kept_add_cleaned(struct pv_plan *plan, char *src, const char *dst, char *content)
 {
-        struct pv_mount *m = add_read(plan, src, dst);
+        struct pv_mount *m = add_read(plan, dst);
+        m->src = src;
         m->cleaned = true;
         m->content = content;
 }

@@ -71,6 +71,15 @@ int pv_netpolicy_add_layer(struct pv_netpolicy *p, const struct pv_netlayer_text
                        : 0;
 }
 
+static bool is_same_rule(const struct pv_netrule *a, const struct pv_netrule *b)
+{
+        pv_auto_str x = { 0 }, y = { 0 };
+        pv_netrule_put(&x, a);
+        pv_netrule_put(&y, b);
+        return pv_streq(x.s, y.s) && a->transports == b->transports && a->allow_private_ips == b->allow_private_ips &&
+               pv_streq(a->group, b->group);
+}
+
 int pv_netpolicy_allow_more(struct pv_netpolicy *p, struct pv_netlayer *l, const struct pv_strv *texts,
                             const struct pv_groups *groups, struct pv_err *err)
 {
@@ -83,7 +92,7 @@ int pv_netpolicy_allow_more(struct pv_netpolicy *p, struct pv_netlayer *l, const
         for (size_t i = 0; i < n; i++) {
                 bool known = false;
                 for (size_t k = 0; k < l->n_allow && !known; k++)
-                        known = memcmp(&l->allow[k], &more[i], sizeof *more) == 0;
+                        known = is_same_rule(&l->allow[k], &more[i]);
                 if (!known)
                         l->allow[l->n_allow++] = more[i];
         }

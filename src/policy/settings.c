@@ -249,7 +249,7 @@ int pv_settings_clean(const char *path, char *const *environment, const struct p
         struct cleaning c = {
                 .environment = environment, .passed = passed, .reference = reference ? reference : "${NAME}", .out = &s
         };
-        if (read_text(path, &text, err) < 0)
+        if (read_text(path, &text, err) < 0 || !text)
                 return -1;
         if (strspn(text, " \t\r\n") == strlen(text)) {
                 s.content = pv_steal(&text);

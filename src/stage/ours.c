@@ -236,13 +236,20 @@ static void watch(struct pv_engine *e, struct pv_ours_watch *w, uint32_t root, c
         w->list[w->n++] = x;
 }
 
-static void watch_parent(struct pv_engine *e, struct pv_ours_watch *w, const struct pv_item *it)
+/* before: the item whose parent was looked at last; most have the same. */
+static void watch_parent(struct pv_engine *e, struct pv_ours_watch *w, const struct pv_item *it,
+                         const struct pv_item **before)
 {
         struct pv_place at;
         const char *slash = strrchr(it->path, '/');
-        pv_auto_free char *path = pv_strndup(it->path, slash ? (size_t)(slash - it->path) : 0);
-        if (*it->path == '\0' || pv_place_target(e, it, &at) < 0)
+        size_t n = slash ? (size_t)(slash - it->path) : 0;
+        bool same = *before && (*before)->root == it->root &&
+                    strncmp((*before)->path, it->path, n + (slash != NULL)) == 0 &&
+                    !strchr((*before)->path + n + (slash != NULL), '/');
+        if (*it->path == '\0' || same || pv_place_target(e, it, &at) < 0)
                 return;
+        *before = it;
+        pv_auto_free char *path = pv_strndup(it->path, n);
         at.name = ".";
         watch(e, w, it->root, &at, path, false);
 }
@@ -252,8 +259,7 @@ static void watch_names(struct pv_engine *e, struct pv_ours_watch *w, const stru
 {
         struct pv_place at;
         struct stat st;
-        if (S_ISREG(it->out.mode) && pv_place_target(e, it, &at) == 0 &&
-            fstatat(at.dirfd, at.name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_nlink > 1)
+        if (S_ISREG(it->out.mode) && it->flags & PV_ITEM_OUT_LINKED && pv_place_target(e, it, &at) == 0)
                 watch(e, w, it->root, &at, NULL, false);
         if (S_ISREG(it->in.mode) && !(it->flags & PV_ITEM_COPY) && pv_place_counterpart(e, it, &at) == 0 &&
             fstatat(at.dirfd, at.name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_nlink > 1)
@@ -285,6 +291,7 @@ static void watch_copies(struct pv_engine *e, struct pv_ours_watch *w, size_t i)
 struct pv_ours_watch *pv_ours_watch(struct pv_engine *e)
 {
         struct pv_ours_watch *w = pv_calloc(1, sizeof *w);
+        const struct pv_item *before = NULL;
         w->inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
         w->n_roots = pv_stage_n_roots(e->s);
         w->ours = pv_calloc(w->n_roots, sizeof *w->ours);
@@ -294,7 +301,7 @@ struct pv_ours_watch *pv_ours_watch(struct pv_engine *e)
                 const struct pv_item *it = &e->plan->item[i];
                 if (it->op != PV_OP_EXCHANGE && it->op != PV_OP_PLACE && it->op != PV_OP_REMOVE)
                         continue;
-                watch_parent(e, w, it);
+                watch_parent(e, w, it, &before);
                 watch_names(e, w, it);
                 watch_copies(e, w, i);
         }
