@@ -20,7 +20,8 @@
 
 /*
  * The inside of the network namespace of a PV_NET_RULES plan, which the caller furnishes: the boundary makes the
- * namespace and knows nothing of rules. Both functions run on the sandbox side, trusted, before anything hostile.
+ * namespace and knows nothing of rules. Both functions run in processes of their own, trusted, before anything hostile:
+ * the one has nothing of the other's memory but the words.
  */
 #define PV_BOUNDARY_NET_FDS    64
 #define PV_BOUNDARY_NET_LIMITS 2
@@ -28,16 +29,18 @@
 struct pv_boundary_network_words {
         char mechanism[96];
         char limit[PV_BOUNDARY_NET_LIMITS][128]; /* sentences; "" ends */
+        uint16_t proxy; /* the port inside of the proxy that the command has to be told of; 0: none */
 };
 struct pv_boundary_network {
         /*
-         * In pid 1, which owns the fresh namespace, with the host's file system still in view; may fork. Fills at most
+         * In a process that ends afterwards, in the fresh namespace and the user namespace that owns it, otherwise in
+         * the host's; may fork. Fills at most
          * PV_BOUNDARY_NET_FDS of fd[] (-1 before) with what the supervisor gets, and says how it is done in words
          * (zeroed before).
          */
         int (*enter)(void *ctx, int *fd, struct pv_boundary_network_words *words, struct pv_err *err);
-        /* In the launcher, a fork of pid 1: what the command's environment needs besides. */
-        void (*adapt)(void *ctx, struct pv_strv *env);
+        /* In the launcher: what the command's environment needs besides. */
+        void (*adapt)(void *ctx, const struct pv_boundary_network_words *words, struct pv_strv *env);
         void *ctx;
 };
 

@@ -14,12 +14,13 @@
  *   view
  *   fork ------------------------> own namespaces
  *   cgroup, id maps
- *   GO --------------------------> network's inside, mounts of the
- *   the caller makes the job       machine's own directories...
+ *   GO --------------------------> mounts of the machine's own
+ *   the caller makes the job       directories...
  *   canaries
  *   JOB -------------------------> ...and of the job's layers,
- *                                  pivot_root, verify, namespace limits
- *                       <--views, network's sockets--
+ *   the maker of the network       pivot_root, verify, namespace limits
+ *                       <--views--
+ *   NETWORK ---------------------> joins it
  *                                  fork ---------------------------> inner user namespace
  *                                  id maps, one byte --------------> group, terminal, descriptors, directory,
  *                                  closes all but control            capabilities, Landlock, filter, limits,
@@ -60,6 +61,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -70,6 +72,7 @@
 #include "base/syscall.h"
 #include "boundary/exec.h"
 #include "boundary/job_order.h"
+#include "boundary/network.h"
 #include "boundary/landlock.h"
 #include "base/mountinfo.h"
 #include "boundary/report.h"
@@ -88,8 +91,7 @@ static int namespaces_of(const struct pv_plan *p)
         if (!sandbox && p->n_roots == 0 && (p->net == PV_NET_AMBIENT || p->net == PV_NET_PROXY))
                 return 0;
         return CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID |
-               (sandbox ? CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP : 0) |
-               (p->net == PV_NET_DENY_ALL || p->net == PV_NET_RULES ? CLONE_NEWNET : 0);
+               (sandbox ? CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP : 0);
 }
 
 int pv_launch_keep(int *const fds[], size_t n, int first, struct pv_err *err)
@@ -160,7 +162,7 @@ static int open_canaries(struct pv_launch *l, const char *scratch, struct pv_err
         unsigned kinds = 0;
         if (l->spec->skip_probes)
                 return 0;
-        if (l->namespaces & CLONE_NEWNET)
+        if (l->network)
                 kinds |= PV_CANARY_ABSTRACT | PV_CANARY_NETWORK;
         l->b->canary_kinds = kinds & PV_CANARY_ABSTRACT;
         if (l->view.base == PV_VIEW_NEW_ROOT && scratch) {
@@ -215,6 +217,8 @@ static int prepare(struct pv_launch *l, struct pv_err *err)
             pv_root_view(s->plan, &mounts, tty, &l->view, err) < 0)
                 return -1;
         l->renames = has_layers(&l->view);
+        if (pv_network_is_apart(s->plan) && pv_network_prepare(l, err) < 0)
+                return -1;
         return identify_roots(l, err);
 }
 
@@ -259,7 +263,9 @@ static int tell_of_job(struct pv_launch *l, const struct pv_boundary_job *job, s
                 return -1;
         if (job->born)
                 job->born(job->ctx, l->b->init);
-        return pv_job_order_send(l->b->control, job, &l->canary, err);
+        if (pv_job_order_send(l->b->control, job, &l->canary, err) < 0)
+                return -1;
+        return l->network ? pv_network_make(l, err) : 0;
 }
 
 /*
@@ -370,6 +376,8 @@ static void launch_free(struct pv_launch *l)
                 pv_fd_closep(&l->report[i]);
                 pv_fd_closep(&l->control[i]);
         }
+        if (l->network)
+                (void)munmap(l->network, sizeof *l->network);
         pv_view_fini(&l->view);
         free(l->roots);
         free(l);

@@ -23,20 +23,21 @@ struct pv_launch {
         struct pv_observations *obs; /* each process fills its own copy and reports it */
         struct pv_view view;
         struct pv_idmap ids;
-        int namespaces; /* CLONE_NEW* flags; 0: ambient */
+        int namespaces; /* CLONE_NEW* flags, of those that pid 1 is born in; 0: ambient */
         bool renames;   /* something staged or copied on write: directories may need the rename helper */
         struct pv_canary canary;
         struct pv_cgroup_effect cgroup;
         struct pv_probe_identity *roots; /* of plan->roots[i].target, plan->n_roots of them */
         int report[2], control[2];       /* [0] the supervisor's end */
+        /* How the network namespace is furnished: "" when it is empty. Shared; NULL: there is none. */
+        struct pv_boundary_network_words *network;
         /* From here on filled by pid 1, for the launcher. */
-        bool heard;                               /* of the job: */
-        struct pv_boundary_job job;               /* what it works with, and the canary's two descriptors */
-        int stdio[3];                             /* all of them */
-        struct pv_rename rename;                  /* when renames is set */
-        int share;                                /* of pv_mounts_out */
-        bool caches_lost;                         /* the same */
-        struct pv_boundary_network_words network; /* how the network namespace is furnished; "" when it is empty */
+        bool heard;                 /* of the job: */
+        struct pv_boundary_job job; /* what it works with, and the canary's two descriptors */
+        int stdio[3];               /* all of them */
+        struct pv_rename rename;    /* when renames is set */
+        int share;                  /* of pv_mounts_out */
+        bool caches_lost;           /* the same */
         uint64_t pid_max;
         bool further; /* the launcher of another command, in a sandbox that runs (exec.h) */
 };

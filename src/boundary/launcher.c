@@ -147,7 +147,7 @@ static char *const *environment(const struct pv_launch *l)
                 return l->spec->plan->env.v ? l->spec->plan->env.v : none;
         for (size_t i = 0; i < l->spec->plan->env.n; i++)
                 pv_strv_add(&env, l->spec->plan->env.v[i]);
-        n->adapt(n->ctx, &env);
+        n->adapt(n->ctx, l->network, &env);
         return env.v ? env.v : none; /* gone with the exec */
 }
 

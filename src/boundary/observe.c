@@ -130,7 +130,7 @@ static void observe_home(const struct pv_launch *l, struct pv_observations *obs)
 
 static void observe_network(const struct pv_launch *l, struct pv_observations *obs)
 {
-        const struct pv_boundary_network_words *w = &l->network;
+        const struct pv_boundary_network_words *w = l->network;
         struct pv_observation *o =
                 add(obs, PV_DIM_NETWORK, PV_CONTROL_NETNS,
                     w->mechanism[0] ? w->mechanism : "network namespace with a loopback of its own only");
@@ -140,7 +140,7 @@ static void observe_network(const struct pv_launch *l, struct pv_observations *o
 
 static void observe_namespaces(const struct pv_launch *l, struct pv_observations *obs)
 {
-        if (l->namespaces & CLONE_NEWNET)
+        if (l->network)
                 observe_network(l, obs);
         if (l->namespaces & CLONE_NEWPID)
                 (void)add(obs, PV_DIM_SUBPROCESSES, PV_CONTROL_PIDNS,

@@ -9,7 +9,15 @@
 #include "base/str.h"
 #include "boundary/boundary.h"
 
-enum kind { REPORT_OBSERVATIONS = 1, REPORT_ERROR, REPORT_VIEW, REPORT_NET, REPORT_HELPER, REPORT_TERMINAL };
+enum kind {
+        REPORT_OBSERVATIONS = 1,
+        REPORT_ERROR,
+        REPORT_VIEW,
+        REPORT_NET,
+        REPORT_NETNS,
+        REPORT_HELPER,
+        REPORT_TERMINAL
+};
 
 struct head {
         int kind;
@@ -52,6 +60,11 @@ void pv_report_view(int fd, size_t index, int view)
 void pv_report_net(int fd, size_t index, int net)
 {
         send_parts(fd, (struct head){ .kind = REPORT_NET, .index = (unsigned)index }, NULL, 0, net);
+}
+
+void pv_report_netns(int fd, int netns)
+{
+        send_parts(fd, (struct head){ .kind = REPORT_NETNS }, NULL, 0, netns);
 }
 
 void pv_report_helper(int fd, int pidfd)
@@ -102,6 +115,8 @@ static int *place_of(const struct pv_report_sink *sink, const struct head *head)
                 return &sink->views[head->index];
         if (head->kind == REPORT_NET && sink->net && head->index < PV_BOUNDARY_NET_FDS)
                 return &sink->net[head->index];
+        if (head->kind == REPORT_NETNS)
+                return sink->netns;
         return head->kind == REPORT_HELPER ? sink->helper : head->kind == REPORT_TERMINAL ? sink->terminal : NULL;
 }
 
@@ -110,7 +125,8 @@ static void take(const struct pv_report_sink *sink, const struct head *head, con
 {
         int *place = *passed >= 0 ? place_of(sink, head) : NULL;
         if (head->kind == REPORT_OBSERVATIONS) {
-                take_observations(head, body, len, sink->obs);
+                if (sink->obs)
+                        take_observations(head, body, len, sink->obs);
         } else if (head->kind == REPORT_ERROR && len == sizeof body->failure && failure->kind == PV_ERR_NONE) {
                 *failure = body->failure;
         } else if (place) {

@@ -22,6 +22,7 @@ void pv_report_observations(int fd, const struct pv_observations *obs);
 void pv_report_error(int fd, const struct pv_err *failure);
 void pv_report_view(int fd, size_t index, int view);
 void pv_report_net(int fd, size_t index, int net);
+void pv_report_netns(int fd, int netns);     /* the namespace, when that is furnished */
 void pv_report_helper(int fd, int pidfd);    /* of the rename helper */
 void pv_report_terminal(int fd, int master); /* of the terminal that was made for the command */
 
@@ -31,7 +32,7 @@ struct pv_report_sink {
         int *views; /* n_views of them */
         size_t n_views;
         int *net; /* PV_BOUNDARY_NET_FDS of them: what the network namespace holds */
-        int *helper, *terminal;
+        int *netns, *helper, *terminal;
 };
 
 /*
@@ -44,6 +45,7 @@ enum pv_message_kind {
         PV_MESSAGE_GO = 1,       /* to pid 1: the id maps are written */
         PV_MESSAGE_CHANNEL,      /* to pid 1: a descriptor, to the program that serves overlay `value` */
         PV_MESSAGE_JOB,          /* to pid 1: what comes with the job, job_order.h */
+        PV_MESSAGE_NETWORK,      /* to pid 1: the network namespace, after that */
         PV_MESSAGE_SIGNAL,       /* to pid 1: send signal `value` to the command */
         PV_MESSAGE_SIGNAL_GROUP, /* to pid 1: to the command's process group */
         PV_MESSAGE_FOREGROUND,   /* to pid 1: give the command's group the terminal and let it go on */

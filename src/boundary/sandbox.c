@@ -3,9 +3,7 @@
 
 #include <fcntl.h>
 #include <linux/capability.h>
-#include <net/if.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include "base/syscall.h"
@@ -13,41 +11,12 @@
 #include "boundary/job_order.h"
 #include "boundary/limits.h"
 #include "boundary/mounts.h"
+#include "boundary/network.h"
 #include "boundary/observe.h"
 #include "boundary/report.h"
 
 /* The first of the descriptors that init lives with. */
 #define FD_CONTROL 3
-
-static int raise_loopback(struct pv_err *err)
-{
-        struct ifreq req = { .ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING };
-        pv_auto_fd fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-        if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &req) < 0)
-                return pv_err_set(err, PV_ERR_SYS, errno, "raise the sandbox's loopback");
-        return 0;
-}
-
-/* Rules are the caller's; without them the namespace holds its own loopback alone. */
-static int furnish_network(struct pv_launch *l, struct pv_err *err)
-{
-        const struct pv_boundary_network *n = l->spec->network;
-        int fd[PV_BOUNDARY_NET_FDS];
-        if (!(l->namespaces & CLONE_NEWNET))
-                return 0;
-        if (!n)
-                return raise_loopback(err);
-        for (size_t i = 0; i < PV_BOUNDARY_NET_FDS; i++)
-                fd[i] = -1;
-        if (n->enter(n->ctx, fd, &l->network, err) < 0)
-                return -1;
-        for (size_t i = 0; i < PV_BOUNDARY_NET_FDS; i++) {
-                if (fd[i] >= 0)
-                        pv_report_net(l->report[1], i, fd[i]);
-                pv_fd_closep(&fd[i]);
-        }
-        return 0;
-}
 
 /* What needs privilege over the namespaces themselves, by the sysctls of a proc that the command never sees. */
 static int limit_namespaces(struct pv_launch *l, int sysctl, struct pv_err *err)
@@ -124,9 +93,8 @@ static int build(struct pv_launch *l, struct pv_err *err)
                 return prctl(PR_SET_CHILD_SUBREAPER, 1) < 0
                                ? pv_err_set(err, PV_ERR_SYS, errno, "become the reaper of the command's processes")
                                : hear_of_job(l, err);
-        if (furnish_network(l, err) < 0)
-                return -1;
-        if (build_view(l, &sysctl, err) < 0 || limit_namespaces(l, sysctl, err) < 0)
+        if (build_view(l, &sysctl, err) < 0 || limit_namespaces(l, sysctl, err) < 0 ||
+            (l->network && (hear_of_job(l, err) < 0 || pv_network_enter(l, err) < 0)))
                 return -1;
         pv_observe_sandbox(l, l->obs);
         return 0;

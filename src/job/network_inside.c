@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sandbox side of network.h: furnishes the namespace, in pid 1 before anything hostile runs. */
+/* The sandbox side of network.h: furnishes the namespace, before anything hostile runs. */
 #include <assert.h>
 #include <fcntl.h>
 #include <string.h>
@@ -91,6 +91,7 @@ static int enter(void *ctx, int *fd, struct pv_boundary_network_words *words, st
                                "Only programs that use the proxy reach anything, and only they are recorded.");
                 (void)snprintf(words->limit[1], sizeof words->limit[1], "%.120s.", err->msg);
                 pv_err_clear(err);
+                words->proxy = n->sockets.port[PV_NETNS_PROXY4];
                 keep_proxy_alone(&n->sockets);
         } else {
                 return -1;
@@ -111,11 +112,11 @@ void pv_run_network_add_proxy(struct pv_strv *env, uint16_t port)
         pv_strv_add(env, "no_proxy=localhost,127.0.0.1,::1");
 }
 
-static void adapt(void *ctx, struct pv_strv *env)
+static void adapt(void *ctx, const struct pv_boundary_network_words *words, struct pv_strv *env)
 {
-        const struct pv_run_network *n = ctx;
-        if (n->sockets.fd[PV_NETNS_TCP4] < 0 && n->sockets.port[PV_NETNS_TCP4] != 0)
-                pv_run_network_add_proxy(env, n->sockets.port[PV_NETNS_PROXY4]);
+        (void)ctx;
+        if (words->proxy)
+                pv_run_network_add_proxy(env, words->proxy);
 }
 
 void pv_run_network_hook(struct pv_run_network *n)
