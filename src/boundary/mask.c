@@ -121,9 +121,47 @@ static int look_at(struct prepare *p, int dir, const char *name, unsigned char t
         return look_into(p, pv_fd_steal(&next), at + strlen(name) + 1, lo, hi, depth + 1, err);
 }
 
+/* The end of those of [lo, hi) whose component at offset `at` is that of the first. */
+static size_t end_of_group(const struct pv_strv *paths, size_t at, size_t lo, size_t hi, size_t *len)
+{
+        const char *first = paths->v[lo] + at;
+        *len = strcspn(first, "/");
+        while (lo < hi && strncmp(paths->v[lo] + at, first, *len) == 0 && strcspn(paths->v[lo] + at, "/") == *len)
+                lo++;
+        return lo;
+}
+
+/* Few names are asked for one by one: to read a directory such as /etc costs as much as sixty of them. */
+#define ASKED_FOR 48
+
+static bool are_few(const struct pv_strv *paths, size_t at, size_t lo, size_t hi)
+{
+        size_t n = 0, len;
+        for (; lo < hi && n <= ASKED_FOR; n++)
+                lo = end_of_group(paths, at, lo, hi, &len);
+        return n <= ASKED_FOR;
+}
+
+static int ask_for(struct prepare *p, int dir, size_t at, size_t lo, size_t hi, int depth, struct pv_err *err)
+{
+        for (size_t end, len; lo < hi; lo = end) {
+                struct stat st;
+                end = end_of_group(p->paths, at, lo, hi, &len);
+                pv_auto_free char *name = pv_strndup(p->paths->v[lo] + at, len);
+                if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+                    look_at(p, dir, name, (unsigned char)IFTODT(st.st_mode), at, lo, end, depth, err) < 0)
+                        return -1;
+        }
+        return 0;
+}
+
 /* Takes dir. The masks [lo, hi) lie below it, each with its next component at offset `at`. */
 static int look_into(struct prepare *p, int dir, size_t at, size_t lo, size_t hi, int depth, struct pv_err *err)
 {
+        if (depth <= DEPTH_MAX && are_few(p->paths, at, lo, hi)) {
+                pv_auto_fd own = dir;
+                return ask_for(p, own, at, lo, hi, depth, err);
+        }
         pv_auto_dir d = fdopendir(dir);
         if (!d || depth > DEPTH_MAX) {
                 if (!d)

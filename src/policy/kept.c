@@ -228,14 +228,21 @@ void pv_kept_add_profile(struct pv_plan *plan, const struct pv_profile *profile,
 /* What is at ~/rel. A mount covers what it is meant to cover only where no link leads there. */
 enum found { FOUND_DIR, FOUND_NOTHING, FOUND_OTHER };
 
-static enum found look(const char *top, const char *rel)
+/* {-1}, in which nothing is found, when it cannot be opened. */
+static struct pv_pathfd open_top(const char *path)
 {
-        pv_auto_pathfd root = PV_PATHFD_INIT;
         struct pv_err ignored = PV_ERR_INIT;
-        if (pv_path_open_root(top, &root, &ignored) < 0)
-                return FOUND_OTHER;
-        pv_auto_fd fd = pv_path_openat(root, rel, O_PATH | O_DIRECTORY, 0);
-        return fd >= 0 ? FOUND_DIR : errno == ENOENT ? FOUND_NOTHING : FOUND_OTHER;
+        struct pv_pathfd top = PV_PATHFD_INIT;
+        (void)pv_path_open_root(path, &top, &ignored);
+        return top;
+}
+
+static enum found look(struct pv_pathfd top, const char *rel)
+{
+        pv_auto_fd fd = top.fd < 0 ? -1 : pv_path_openat(top, rel, O_PATH | O_DIRECTORY, 0);
+        if (fd >= 0)
+                return FOUND_DIR;
+        return top.fd >= 0 && errno == ENOENT ? FOUND_NOTHING : FOUND_OTHER;
 }
 
 static bool exists(const char *top, const char *rel)
@@ -245,11 +252,11 @@ static bool exists(const char *top, const char *rel)
 }
 
 /* One of the list: `wanted` by a sign or a profile; an agent may come to need what the host has. */
-static void add_cache(struct pv_plan *p, const char *rel, bool wanted, bool agent)
+static void add_cache(struct pv_plan *p, struct pv_pathfd home, struct pv_pathfd upper, const char *rel, bool wanted,
+                      bool agent)
 {
-        pv_auto_free char *upper = pv_path_join(p->cache_dir, "upper");
         pv_auto_free char *dst = pv_path_join(p->home, rel);
-        enum found found = look(p->home, rel);
+        enum found found = look(home, rel);
         if (found == FOUND_OTHER || !(wanted || (agent && found == FOUND_DIR) || look(upper, rel) == FOUND_DIR))
                 return;
         for (size_t i = 0; i < p->caches.n; i++) {
@@ -275,12 +282,15 @@ void pv_kept_add_caches(struct pv_plan *plan, const struct pv_profile *profile, 
         if (plan->home_mode != PV_HOME_COW || !store)
                 return;
         plan->cache_dir = pv_kept_caches_of(store, plan->workspace, profile ? profile->name : NULL);
+        pv_auto_free char *layer = pv_path_join(plan->cache_dir, "upper");
+        pv_auto_pathfd home = open_top(plan->home);
+        pv_auto_pathfd upper = open_top(layer);
         for (size_t i = 0; i < sizeof caches / sizeof *caches; i++)
-                add_cache(plan, caches[i].path,
+                add_cache(plan, home, upper, caches[i].path,
                           exists(plan->workspace, caches[i].sign) || (profile && pv_streq(caches[i].path, ".cache")),
                           profile != NULL);
         for (size_t i = 0; profile && i < profile->caches.n; i++)
-                add_cache(plan, profile->caches.v[i], true, true);
+                add_cache(plan, home, upper, profile->caches.v[i], true, true);
         if (plan->caches.n == 0)
                 pv_plan_forget_caches(plan);
 }
@@ -330,7 +340,7 @@ static const char *const toolchains[][8] = {
 };
 
 /* dir is a directory of PATH, relative to HOME. */
-static void add_toolchains_of(struct pv_plan *p, const char *dir)
+static void add_toolchains_of(struct pv_plan *p, struct pv_pathfd home, const char *dir)
 {
         for (size_t i = 0; i < sizeof toolchains / sizeof *toolchains; i++) {
                 size_t n = strlen(toolchains[i][0]);
@@ -338,7 +348,7 @@ static void add_toolchains_of(struct pv_plan *p, const char *dir)
                         continue;
                 for (size_t k = 0; k < sizeof *toolchains / sizeof **toolchains && toolchains[i][k]; k++) {
                         pv_auto_free char *path = pv_path_join(p->home, toolchains[i][k]);
-                        if (look(p->home, toolchains[i][k]) == FOUND_DIR && !in_the_way(p, path) &&
+                        if (look(home, toolchains[i][k]) == FOUND_DIR && !in_the_way(p, path) &&
                             !pv_strv_has(&p->toolchains, toolchains[i][k]))
                                 pv_strv_add(&p->toolchains, toolchains[i][k]);
                 }
@@ -350,12 +360,13 @@ void pv_kept_add_toolchains(struct pv_plan *plan, const char *path_list)
         size_t n = strlen(plan->home);
         if (plan->home_mode != PV_HOME_EMPTY)
                 return;
+        pv_auto_pathfd home = open_top(plan->home);
         for (const char *at = path_list; at && *at;) {
                 size_t len = strcspn(at, ":");
                 pv_auto_free char *dir = pv_strndup(at, len);
                 at += len + (at[len] == ':');
                 pv_auto_free char *real = dir[0] == '/' ? realpath(dir, NULL) : NULL;
                 if (real && strncmp(real, plan->home, n) == 0 && real[n] == '/')
-                        add_toolchains_of(plan, real + n + 1);
+                        add_toolchains_of(plan, home, real + n + 1);
         }
 }
