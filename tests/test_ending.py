@@ -124,6 +124,17 @@ def test_a_killed_runs_stage_is_taken_when_nothing_writes_to_it(background, pvis
     assert out == "0\n" and not processes.marked(marker)
 
 
+@pytest.mark.parametrize("call, nth", [("mkdirat", 1), ("mkdirat", 4), ("renameat", 1), ("pwrite64", 1), ("memfd_create", 1)])
+def test_killed_while_the_job_is_made_nothing_lives_on(pv, pvisor, environment, workspace, marker, mode, call, nth):
+    """The sandbox is begun before there is a job, and waits for it."""
+    subprocess.run(["strace", "-qq", "-o", "/dev/null", "-e", f"trace={call}", "-e", f"inject={call}:signal=KILL:when={nth}",
+                    pv, "run", *mode, "--", "sh", "-c", f": {marker}"], cwd=workspace, env=environment, timeout=60,
+                   capture_output=True, check=False)
+    processes.assert_none(marker, within=5)
+    assert set(states_of(pvisor, workspace)) <= {"lost", "ended"}
+    pvisor("run", *mode, "--", "true", cwd=workspace)
+
+
 def test_the_stage_of_a_killed_run_is_whole(background, pvisor, workspace, environment):
     p = background(["--stage", "--name", "killed"], "echo mine >mine; rm README.md; echo ready; sleep 600")
     says(p, "ready")

@@ -88,6 +88,13 @@ def test_a_refused_run_leaves_nothing_behind(within, workspace, home):
     assert not list((home / ".local/state/pvisor/jobs").glob("*/scratch"))
 
 
+def test_what_the_job_lacks_is_said_before_what_the_sandbox_lacks(within, sandbox):
+    """The sandbox is begun first; there is no record yet that could say what it lacks."""
+    none = "echo 0 >/proc/sys/user/max_user_namespaces"
+    result = within(f"{none}; touch ../no-directory; export PVISOR_HOME=$PWD/../no-directory", sandbox)
+    assert result.code == 125 and "no-directory" in result.err and "namespaces" not in result.err, result
+
+
 @pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGKILL])
 def test_killed_at_any_moment_leaves_no_process(pv, environment, workspace, marker, sig):
     """From before the first fork to after the exec."""
