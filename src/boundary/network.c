@@ -19,6 +19,8 @@
 #include "base/fd.h"
 #include "boundary/report.h"
 
+#define NOBODY_THERE 1 /* how the maker exits */
+
 bool pv_network_is_apart(const struct pv_plan *plan)
 {
         return plan->net == PV_NET_DENY_ALL || plan->net == PV_NET_RULES;
@@ -63,8 +65,11 @@ static int make(struct pv_launch *l, int report, pid_t supervisor, struct pv_err
 {
         if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != supervisor)
                 return pv_err_set(err, PV_ERR_SYS, errno, "no supervisor");
-        if (setns(l->b->init_pidfd, CLONE_NEWUSER) < 0)
+        if (setns(l->b->init_pidfd, CLONE_NEWUSER) < 0) {
+                if (errno == ESRCH) /* pid 1 is dying, and has said why */
+                        _exit(NOBODY_THERE);
                 return pv_err_set(err, PV_ERR_SYS, errno, "enter the sandbox's user namespace");
+        }
         if (unshare(CLONE_NEWNET) < 0)
                 return pv_userns_explain(errno, err);
         if (furnish(l, report, err) < 0)
@@ -85,19 +90,18 @@ _Noreturn static void maker_main(struct pv_launch *l, int report, pid_t supervis
 }
 
 /* Until the maker has ended. */
-static int collect(struct pv_launch *l, int report, int *netns, struct pv_err *err)
+static int collect(int report, const struct pv_report_sink *sink, struct pv_err *err)
 {
-        const struct pv_report_sink sink = { .net = l->b->net, .netns = netns };
         struct pv_err failure = PV_ERR_INIT;
         int r;
         do
-                r = pv_report_take(report, &sink, 0, &failure);
+                r = pv_report_take(report, sink, 0, &failure);
         while (r > 0);
         if (failure.kind != PV_ERR_NONE) {
                 *err = failure;
                 return -1;
         }
-        return *netns >= 0 ? 0 : pv_err_set(err, PV_ERR_SYS, 0, "the maker of the sandbox's network was killed");
+        return 0;
 }
 
 int pv_network_make(struct pv_launch *l, struct pv_err *err)
@@ -116,10 +120,14 @@ int pv_network_make(struct pv_launch *l, struct pv_err *err)
         (void)close(report[1]);
         if (pid < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "start a process");
-        int r = collect(l, ours, &netns, err);
-        pv_pid_killp(&pid);
-        if (r < 0)
-                return -1;
+        const struct pv_report_sink sink = { .net = l->b->net, .netns = &netns };
+        int r = collect(ours, &sink, err), status = 0;
+        while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+                ;
+        if (r < 0 || (WIFEXITED(status) && WEXITSTATUS(status) == NOBODY_THERE))
+                return r;
+        if (netns < 0)
+                return pv_err_set(err, PV_ERR_SYS, 0, "the maker of the sandbox's network was killed");
         const struct pv_message m = { .kind = PV_MESSAGE_NETWORK };
         (void)pv_message_send_fds(l->b->control, &m, &netns, 1); /* nobody there: that is reported */
         return 0;

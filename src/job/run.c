@@ -26,6 +26,7 @@
 #include "job/run.h"
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
@@ -709,6 +710,7 @@ int pv_run_execute(const struct pv_run *run, const struct pv_run_plan *decided, 
                 .network = PV_RUN_NETWORK_INIT,
                 .kept = PV_KEPT_RUN_INIT,
         };
+        (void)mallopt(M_TRIM_THRESHOLD, 16 << 20); /* memory that goes back and forth is faults */
         hold_signals(&l);
         int r = prepare(&l, err);
         int sig = r < 0 && err->sys == EINTR ? signal_held(&l) : 0;
