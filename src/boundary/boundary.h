@@ -77,6 +77,9 @@ struct pv_boundary; /* a running boundary; opaque */
  */
 struct pv_launch *pv_boundary_begin(const struct pv_boundary_spec *spec);
 
+/* The host pid of its first process; 0: it did not come so far. */
+pid_t pv_boundary_begun_pid(const struct pv_launch *begun);
+
 /* Nothing came of the job. NULL is fine. */
 void pv_boundary_forget(struct pv_launch *begun);
 

@@ -402,6 +402,11 @@ struct pv_launch *pv_boundary_begin(const struct pv_boundary_spec *spec)
         return l;
 }
 
+pid_t pv_boundary_begun_pid(const struct pv_launch *begun)
+{
+        return begun->b->init;
+}
+
 void pv_boundary_forget(struct pv_launch *begun)
 {
         if (!begun)

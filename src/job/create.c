@@ -79,12 +79,12 @@ static json_t *request_json(const struct pv_job_birth *b, const struct timespec 
 }
 
 /* The new directory's contents, and *lock. */
-static int fill(int dirfd, json_t *request, int *lock, struct pv_err *err)
+static int fill(int dirfd, json_t *request, pid_t init, int *lock, struct pv_err *err)
 {
         pv_auto_free char *text = json_dumps(request, JSON_COMPACT);
         if (!text)
                 return pv_err_set(err, PV_ERR_SYS, ENOMEM, "write %s", PV_JOB_REQUEST);
-        if (pv_job_lock_take(dirfd, lock, err) < 0)
+        if (pv_job_lock_take(dirfd, init, lock, err) < 0)
                 return -1;
         /* Nobody sees the directory yet: no temporary name is needed. */
         pv_auto_fd fd = openat(dirfd, PV_JOB_REQUEST, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -106,8 +106,8 @@ static int settle(int jobs, const char *tmp, const struct timespec *now, char id
         return pv_err_set(err, PV_ERR_SYS, errno, "name the job's directory");
 }
 
-static int make_dir(int jobs, json_t *request, const struct timespec *now, char id[PV_JOB_ID_TEXT], int *lock,
-                    struct pv_err *err)
+static int make_dir(int jobs, json_t *request, pid_t init, const struct timespec *now, char id[PV_JOB_ID_TEXT],
+                    int *lock, struct pv_err *err)
 {
         char tmp[32];
         pv_auto_fd held = -1;
@@ -118,7 +118,7 @@ static int make_dir(int jobs, json_t *request, const struct timespec *now, char 
         pv_auto_fd dir = openat(jobs, tmp, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (dir < 0)
                 pv_err_set(err, PV_ERR_SYS, errno, "open the job's directory");
-        if (dir < 0 || fill(dir, request, &held, err) < 0 || settle(jobs, tmp, now, id, err) < 0) {
+        if (dir < 0 || fill(dir, request, init, &held, err) < 0 || settle(jobs, tmp, now, id, err) < 0) {
                 (void)pv_path_remove_tree(jobs, tmp, &ignored);
                 return -1;
         }
@@ -163,7 +163,7 @@ int pv_job_create(const struct pv_job_birth *birth, struct pv_live_job *out, str
         pv_auto_json request = request_json(birth, &now);
         if (!request)
                 return pv_err_set(err, PV_ERR_SYS, ENOMEM, "write %s", PV_JOB_REQUEST);
-        if (make_dir(jobs, request, &now, id, &lock, err) < 0) {
+        if (make_dir(jobs, request, birth->init, &now, id, &lock, err) < 0) {
                 pv_err_wrap(err, "job store %s", store);
                 return pv_err_hint(err, "set PVISOR_HOME to a directory of yours that can be written");
         }

@@ -148,6 +148,7 @@ static int create_job(struct lifecycle *l, struct pv_err *err)
                 .origin = l->decided->origin,
                 .parent = l->decided->parent,
                 .checkpoint = l->decided->checkpoint,
+                .init = l->begun ? pv_boundary_begun_pid(l->begun) : 0,
         };
         if (pv_job_create(&birth, &l->live, err) < 0)
                 return -1;
@@ -418,13 +419,15 @@ static void announce(const struct lifecycle *l)
         pv_job_event(l->live.job, "started", json_pack("{s:i}", "init_pid", (int)pv_boundary_init_pid(l->boundary)));
 }
 
-/* Whoever looks at the job or takes its stage after our death waits for this process's, and so for the command's. */
+/*
+ * Whoever takes the job's stage or caches after our death waits for this process's, and so for the command's. The job's
+ * own lock names it already.
+ */
 static void note_init(void *ctx, pid_t init)
 {
         const struct lifecycle *l = ctx;
         struct pv_process first;
         pv_process_of(init, &first);
-        pv_job_lock_note_init(l->live.lock, &first);
         pv_kept_note_init(&l->kept, &first);
         if (l->stage)
                 pv_stage_note_init(l->stage, &first);

@@ -44,28 +44,22 @@ static const char *end_name(const char *text)
         return NULL;
 }
 
-int pv_job_lock_take(int dirfd, int *lock, struct pv_err *err)
+int pv_job_lock_take(int dirfd, pid_t init, int *lock, struct pv_err *err)
 {
         char text[2 * PV_PROCESS_TEXT];
-        struct pv_process self;
+        struct pv_process self, first = { 0 };
         pv_auto_fd fd = openat(dirfd, PV_JOB_LOCK, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
         if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "lock of the job");
         pv_process_of(getpid(), &self);
         size_t n = pv_process_format(&self, text);
-        n += pv_process_format(&(struct pv_process){ 0 }, text + n);
+        if (init)
+                pv_process_of(init, &first);
+        n += pv_process_format(&first, text + n);
         if (pv_fd_write_all(fd, text, n, "lock of the job", err) < 0)
                 return -1;
         *lock = pv_fd_steal(&fd);
         return 0;
-}
-
-void pv_job_lock_note_init(int lock, const struct pv_process *init)
-{
-        char text[PV_PROCESS_TEXT];
-        size_t n = pv_process_format(init, text);
-        ssize_t ignored = pwrite(lock, text, n, (off_t)n); /* over the line that is there: needs no room */
-        (void)ignored;
 }
 
 bool pv_job_lock_is_held(int dirfd)

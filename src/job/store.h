@@ -102,6 +102,7 @@ struct pv_job_birth {
                                   should the plan be staged */
         enum pv_job_origin origin;
         const char *parent, *checkpoint; /* or NULL */
+        pid_t init;                      /* of its sandbox, which the lock names from the beginning; 0: none yet */
 };
 
 /* A job whose supervisor this process is. */

@@ -39,10 +39,11 @@ char *pv_store_get_last(const char *store, const char *workspace);
 /* True when text looks like an id: "run-", 8 digits, '-', 6 digits, '-', 4 hexadecimal digits. */
 bool pv_job_is_id(const char *text);
 
-/* The lock file: takes it for this process and writes who we are. */
-int pv_job_lock_take(int dirfd, int *lock, struct pv_err *err);
-/* Notes the sandbox's first process: a job is not lost before that is dead, too. */
-void pv_job_lock_note_init(int lock, const struct pv_process *init);
+/*
+ * The lock file: takes it for this process and writes who we are, and who the sandbox's first process is (0: there is
+ * none yet), since a job is not lost before that is dead, too.
+ */
+int pv_job_lock_take(int dirfd, pid_t init, int *lock, struct pv_err *err);
 /* True while somebody holds it. */
 bool pv_job_lock_is_held(int dirfd);
 /* Notes in the lock, which needs no room, how the job ended; read where there is no state.json. -1: not even that. */

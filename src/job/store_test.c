@@ -17,14 +17,19 @@
 
 #define OK(call) assert_int_equal((call), 0)
 
-static struct pv_live_job make(const char *workspace, const char *name)
+static struct pv_live_job make_with(const char *workspace, const char *name, pid_t init)
 {
         struct pv_err err = PV_ERR_INIT;
         struct pv_live_job live = PV_LIVE_JOB_INIT;
-        const struct pv_job_birth birth = { .plan = test_plan(workspace), .name = name };
+        const struct pv_job_birth birth = { .plan = test_plan(workspace), .name = name, .init = init };
         if (pv_job_create(&birth, &live, &err) < 0)
                 fail_msg("%s", err.msg);
         return live;
+}
+
+static struct pv_live_job make(const char *workspace, const char *name)
+{
+        return make_with(workspace, name, 0);
 }
 
 /* Made, ended with this code, its supervisor gone. The id is copied out. */
@@ -148,9 +153,8 @@ static void a_job_is_not_lost_before_its_sandbox_is_dead(void **state)
                 (void)poll(NULL, 0, 200);
                 _exit(0);
         }
-        struct pv_live_job live = make("a", NULL);
+        struct pv_live_job live = make_with("a", NULL, pid);
         pv_process_of(pid, &first);
-        pv_job_lock_note_init(live.lock, &first);
         pv_live_job_fini(&live);
         pv_auto_job lost = select_job("last", "/work/a", &err);
         assert_int_equal(lost->state, PV_JOB_LOST);
