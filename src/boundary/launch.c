@@ -74,6 +74,7 @@
 #include "boundary/job_order.h"
 #include "boundary/network.h"
 #include "boundary/landlock.h"
+#include "boundary/mounts.h"
 #include "base/mountinfo.h"
 #include "boundary/report.h"
 #include "boundary/root.h"
@@ -336,7 +337,7 @@ static int await_exec(struct pv_launch *l, struct pv_err *err)
         const struct pv_report_sink sink = {
                 .obs = l->obs,
                 .views = b->views,
-                .n_views = b->n_views,
+                .n_views = b->n_views + PV_MOUNTS_HELD,
                 .net = b->net,
                 .helper = &b->helper[0],
         };
@@ -363,8 +364,8 @@ static struct pv_boundary *new_boundary(const struct pv_boundary_spec *spec)
         for (size_t i = 0; i < PV_BOUNDARY_NET_FDS; i++)
                 b->net[i] = -1;
         b->n_views = spec->plan->n_roots;
-        b->views = pv_calloc(b->n_views + 1, sizeof *b->views);
-        for (size_t i = 0; i < b->n_views; i++)
+        b->views = pv_calloc(b->n_views + PV_MOUNTS_HELD, sizeof *b->views);
+        for (size_t i = 0; i < b->n_views + PV_MOUNTS_HELD; i++)
                 b->views[i] = -1;
         return b;
 }
@@ -467,9 +468,9 @@ static void end_ambient(struct pv_boundary *b)
         b->init = 0;
 }
 
-static void close_views(struct pv_boundary *b)
+static void close_views(struct pv_boundary *b, size_t n)
 {
-        for (size_t i = 0; i < b->n_views; i++)
+        for (size_t i = 0; i < n; i++)
                 pv_fd_closep(&b->views[i]);
 }
 
@@ -477,7 +478,7 @@ void pv_boundary_dissolve(struct pv_boundary *b)
 {
         pv_tty_take(&b->tty);
         pv_tty_close(&b->tty);
-        close_views(b); /* first: else it would be us who dissolves the overlays */
+        close_views(b, b->n_views); /* first: else it would be us who dissolves the overlays */
         pv_fd_closep(&b->control);
 }
 
@@ -489,6 +490,7 @@ void pv_boundary_free(struct pv_boundary *b)
         pv_exec_fini(b);
         if (b->ambient)
                 end_ambient(b);
+        close_views(b, b->n_views + PV_MOUNTS_HELD); /* while init dissolves what is its own */
         pv_pid_killp(&b->init);
         pv_cgroup_free(b->cgroup);
         bool had_terminal = b->tty.given; /* until here: nobody waited for its end */
@@ -505,7 +507,6 @@ void pv_boundary_free(struct pv_boundary *b)
         free(b->canary_parent);
         for (size_t i = 0; i < PV_BOUNDARY_NET_FDS; i++)
                 pv_fd_closep(&b->net[i]);
-        close_views(b);
         free(b->views);
         (void)sigprocmask(SIG_SETMASK, &b->old_mask, NULL);
         free(b);

@@ -25,12 +25,16 @@ struct pv_mounts_in {
         void *ctx;
 };
 
+/* More are not worth it. */
+#define PV_MOUNTS_HELD 4
+
 /* Descriptors, -1 before the call; the caller's to close. */
 struct pv_mounts_out {
-        int *staged;      /* as many as there are overlays: O_PATH of the mounted view of each overlay */
-        int sysctl;       /* O_PATH of sys of the namespace's own proc, below what makes it read-only: pid 1's alone */
-        int share;        /* O_PATH of the canary's mount, which is at no place of the view */
-        bool caches_lost; /* the layer could not be mounted: they are as the rest of HOME */
+        int *staged; /* as many as there are overlays: O_PATH of the mounted view of each overlay */
+        int sysctl;  /* O_PATH of sys of the namespace's own proc, below what makes it read-only: pid 1's alone */
+        int share;   /* O_PATH of the canary's mount, which is at no place of the view */
+        int held[PV_MOUNTS_HELD]; /* O_PATH of overlays that the supervisor should dissolve (mounts_overlays.c) */
+        bool caches_lost;         /* the layer could not be mounted: they are as the rest of HOME */
 };
 
 /*

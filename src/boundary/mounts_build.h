@@ -16,6 +16,7 @@ struct pv_mounts_build {
         struct pv_pathfd root;   /* the new root, or the host's */
         struct pv_pathfd parent; /* of the last place that was opened, with its path: the next one is often beside it */
         char *parent_path;
+        size_t n_overlays;      /* made, but for staged ones */
         unsigned n_uppers;      /* throw-away uppers made in in->scratch */
         struct pv_pathfd share; /* one overlay of share_base, for all that is shown of it; -1: it cannot be made */
         char *share_base;

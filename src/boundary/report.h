@@ -20,7 +20,7 @@
 /* Sent by the sandbox side; failure to send is silence: the supervisor sees an end without an exec. */
 void pv_report_observations(int fd, const struct pv_observations *obs);
 void pv_report_error(int fd, const struct pv_err *failure);
-void pv_report_view(int fd, size_t index, int view);
+void pv_report_view(int fd, size_t index, int view); /* behind the staged ones: an overlay to hold */
 void pv_report_net(int fd, size_t index, int net);
 void pv_report_netns(int fd, int netns);     /* the namespace, when that is furnished */
 void pv_report_helper(int fd, int pidfd);    /* of the rename helper */

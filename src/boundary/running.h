@@ -26,7 +26,7 @@ struct pv_boundary {
         sigset_t command_mask;       /* the command's */
         uint64_t timeout_ms, started_ms;
         int net[PV_BOUNDARY_NET_FDS]; /* of pv_boundary_network, or -1 */
-        int *views;                   /* n_views descriptors or -1 */
+        int *views;                   /* n_views descriptors or -1, and what is held besides (mounts.h) */
         size_t n_views;
         struct pv_boundary_watch *watches[PV_BOUNDARY_WATCHES]; /* NULL: a free place */
         size_t n_watches;                                       /* places used or freed */

@@ -70,7 +70,9 @@ static const struct pv_mounts_job *await_job(void *ctx, struct pv_err *err)
 static int build_view(struct pv_launch *l, int *sysctl, struct pv_err *err)
 {
         const struct pv_mounts_in in = { .view = &l->view, .ids = &l->ids, .await_job = await_job, .ctx = l };
-        struct pv_mounts_out out = { .staged = l->b->views, .sysctl = -1, .share = -1 };
+        struct pv_mounts_out out = {
+                .staged = l->b->views, .sysctl = -1, .share = -1, .held = { [0 ... PV_MOUNTS_HELD - 1] = -1 }
+        };
         int r = pv_mounts_enter(&in, &out, err);
         *sysctl = out.sysctl;
         l->share = out.share;
@@ -80,6 +82,9 @@ static int build_view(struct pv_launch *l, int *sysctl, struct pv_err *err)
         for (size_t i = 0; i < l->b->n_views; i++)
                 if (l->b->views[i] >= 0)
                         pv_report_view(l->report[1], i, l->b->views[i]);
+        for (size_t i = 0; i < PV_MOUNTS_HELD; i++)
+                if (out.held[i] >= 0)
+                        pv_report_view(l->report[1], l->b->n_views + i, out.held[i]);
         return l->view.base == PV_VIEW_NEW_ROOT ? pv_mounts_verify(&l->view, err) : 0;
 }
 
