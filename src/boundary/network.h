@@ -15,8 +15,8 @@ bool pv_network_is_apart(const struct pv_plan *plan);
 int pv_network_prepare(struct pv_launch *l, struct pv_err *err);
 
 /*
- * The supervisor, once pid 1's user namespace has its maps and pid 1 has heard of the job: has the namespace made, takes
- * what the caller's hook opened in it into b->net, and hands it to pid 1.
+ * The supervisor, once pid 1's user namespace has its maps and pid 1 has heard of the job: has the namespace made,
+ * takes what the caller's hook opened in it into b->net, and hands it to pid 1.
  */
 int pv_network_make(struct pv_launch *l, struct pv_err *err);
 
