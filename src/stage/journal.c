@@ -567,8 +567,8 @@ static int map_file(int dirfd, const char *name, void **map, size_t *n, struct p
 
 int pv_journal_read(int dirfd, const char *name, struct pv_plan_list *out, struct pv_err *err)
 {
-        void *map;
-        size_t n;
+        void *map = NULL;
+        size_t n = 0;
         struct pv_plan_list list = { 0 };
         if (map_file(dirfd, name, &map, &n, err) < 0)
                 return -1;
@@ -590,8 +590,8 @@ int pv_journal_read(int dirfd, const char *name, struct pv_plan_list *out, struc
 int pv_journal_read_head(int dirfd, const char *name, struct pv_batch_head *head, size_t *n_items, unsigned *marks,
                          struct pv_err *err)
 {
-        void *map;
-        size_t n;
+        void *map = NULL;
+        size_t n = 0;
         if (map_file(dirfd, name, &map, &n, err) < 0)
                 return -1;
         struct pv_plan_list list = { 0 };
