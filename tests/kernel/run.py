@@ -10,6 +10,7 @@ The guest is a microvm under TCG: a nested KVM that opens is not yet one that wo
 read-only over virtio-fs, so that every program the tests need is there; what is written goes to a scratch ext4 disk
 and to tmpfs. tests/kernel/guest is its init. The exit status is the guest's.
 """
+import json
 import os
 import re
 import shlex
@@ -44,7 +45,12 @@ PIECES = {
     "apply": ("test_promises.py", "test_stage_conflicts.py"),
     "random": ("test_stage_random.py",),
     "fuse": ("test_fuse.py",),
+    "unit": (),
 }
+# Of the unit tests, those whose subject is the kernel; the others would cost minutes and say what they say here.
+UNIT_SUITES = {"pvisor:boundary", "pvisor:net", "pvisor:fuse"}
+# Its overlay lies on a tmpfs of its own, which has no user attributes there; test_rename.py tries the same on ext4.
+UNITS_LEFT_OUT = {"boundary-rename"}
 
 # The initramfs' only program besides busybox: mounts the shared root and hands over to the guest's init in it.
 EARLY_INIT = """#!/bin/busybox sh
@@ -123,10 +129,31 @@ def files_of(names):
     pieces = names or list(PIECES)
     if not set(pieces) <= set(PIECES):
         return names
+    if pieces == ["unit"]:
+        return []
     return ["-m", "kernel", *(f"tests/{name}" for piece in pieces for name in PIECES[piece])]
 
 
-def make_scratch(work, build, unpacked, arguments):
+def copy_units(build, top):
+    """The unit tests of UNIT_SUITES with the programs they are given, into top; their command lines."""
+    listed = subprocess.run(["meson", "introspect", "--tests", build], capture_output=True, check=True).stdout
+    lines = []
+    top.mkdir()
+    for test in json.loads(listed):
+        if not UNIT_SUITES & set(test["suite"]) or test["name"] in UNITS_LEFT_OUT:
+            continue
+        words = []
+        for word in test["cmd"]:
+            source = Path(build) / word
+            if source.is_file():
+                shutil.copy2(source, top / source.name)
+                word = f"/mnt/units/{source.name}"
+            words.append(word)
+        lines.append(shlex.join(words))
+    return lines
+
+
+def make_scratch(work, build, unpacked, arguments, units):
     """An ext4 disk with what the guest is to do: the installed tree, a copy of the suite, and a file of settings."""
     top = work / "scratch"
     (top / "src").mkdir(parents=True)
@@ -138,11 +165,13 @@ def make_scratch(work, build, unpacked, arguments):
             shutil.copy(source, top / "src" / name)
     subprocess.run(["meson", "install", "-C", build, "--no-rebuild"], env={**os.environ, "DESTDIR": str(top / "installed")},
                    check=True, stdout=subprocess.DEVNULL)
+    lines = copy_units(build, top / "units") if units else []
     (top / "settings").write_text(
         f"modules={shlex.quote(str(unpacked))}\n"
         f"programs=({' '.join(PROGRAM_DIRECTORIES)})\n"
         f"must_work={shlex.quote(os.environ.get('PV_MUST_WORK', ''))}\n"
-        f"arguments=({' '.join(map(shlex.quote, arguments))})\n")
+        f"arguments=({' '.join(map(shlex.quote, arguments))})\n"
+        f"units=({' '.join(map(shlex.quote, lines))})\n")
     disk = work / "scratch.img"
     with open(disk, "wb") as f:
         f.truncate(SCRATCH_BYTES)
@@ -267,7 +296,7 @@ def main(build, arguments):
         work, status, times = Path(name), None, Times()
         try:
             unpacked = fetch_kernel(Path(build))
-            disk = make_scratch(work, build, unpacked, files_of(arguments))
+            disk = make_scratch(work, build, unpacked, files_of(arguments), not arguments or "unit" in arguments)
             share, socket = start_share(work)
             processes.append(share)
             guest = boot(unpacked, work, disk, make_programs(Path(build)), socket)
