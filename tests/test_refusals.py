@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where the host cannot give what a run needs: refused with the reason and the fix, never run weaker."""
+import array
 import os
+import resource
 import signal
+import socket
 import subprocess
 import time
 
@@ -35,6 +38,26 @@ def within(run, pv, workspace, home):
 def test_inside_a_user_namespace(within, sandbox):
     result = within(":", ["-q", *sandbox])
     assert (result.code, result.out) == (0, "0\n"), result
+
+
+@pytest.mark.user
+@pytest.mark.parametrize("options", [[], ["--stage"], ["--safe"]])
+def test_no_room_for_descriptors_in_sockets(pv, environment, workspace, options):
+    """Those that a program holds in flight count as the person's: a run that can hand over none must not wait."""
+    ends = socket.socketpair()
+    in_flight, allowed = array.array("i", [ends[0].fileno()] * 250), 128
+
+    def run():
+        return subprocess.run([pv, "run", "-q", *options, "--", "echo", "ran"], cwd=workspace, env=environment,
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, start_new_session=True, timeout=60,
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, allowed)))
+
+    with ends[0], ends[1]:
+        assert run().stdout == "ran\n"
+        ends[0].sendmsg([b"."], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, in_flight)])
+        result = run()
+    assert (result.returncode, result.stdout) == (125, ""), result
+    assert "hint: another program of this user holds too many descriptors in sockets" in result.stderr
 
 
 def test_no_user_namespaces_left(within, sandbox):

@@ -2,6 +2,7 @@
 #include "base/pass_fd.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -18,6 +19,13 @@ void pv_pass_fds(struct msghdr *m, union pv_pass_room *room, const int *fds, siz
         c->cmsg_type = SCM_RIGHTS;
         c->cmsg_len = CMSG_LEN(n * sizeof *fds);
         memcpy(CMSG_DATA(c), fds, n * sizeof *fds);
+}
+
+int pv_pass_hint(struct pv_err *err)
+{
+        if (err->sys != ETOOMANYREFS)
+                return -1;
+        return pv_err_hint(err, "another program of this user holds too many descriptors in sockets: try again");
 }
 
 void pv_pass_accept(struct msghdr *m, union pv_pass_room *room, size_t n)

@@ -5,6 +5,7 @@
 
 #include <stddef.h>
 #include <sys/socket.h>
+#include "base/err.h"
 
 #define PV_PASS_FDS 8 /* with one message */
 
@@ -16,6 +17,9 @@ union pv_pass_room {
 
 /* Has sendmsg(2) of m pass the n descriptors along; n 0: none. They stay the caller's. */
 void pv_pass_fds(struct msghdr *m, union pv_pass_room *room, const int *fds, size_t n);
+
+/* Adds to err, of a sendmsg(2) that failed with descriptors, the hint that there may be. Returns -1. */
+int pv_pass_hint(struct pv_err *err);
 
 /*
  * Has recvmsg(2) of m, which wants MSG_CMSG_CLOEXEC, accept n descriptors. The kernel closes those above that, and says

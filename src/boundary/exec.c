@@ -38,6 +38,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include "base/container.h"
+#include "base/pass_fd.h"
 #include "base/syscall.h"
 
 /* A command line that the kernel would take at all, and more than any client's packet holds. */
@@ -225,7 +226,10 @@ static int send_order(struct pv_exec *x, struct pv_err *err)
         int r = pv_message_send_fds(x->b->control, &m, x->order, n);
         int sys = errno;
         close_order(x);
-        return r < 0 ? pv_err_set(err, PV_ERR_STATE, sys, "exec: the sandbox's init") : 0;
+        if (r == 0)
+                return 0;
+        (void)pv_err_set(err, PV_ERR_STATE, sys, "exec: the sandbox's init");
+        return pv_pass_hint(err);
 }
 
 /* The order's file and the descriptors that go with it, in x->order. report is taken. */

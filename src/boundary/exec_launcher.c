@@ -47,8 +47,7 @@ static int open_terminal(struct pv_launch *l, struct pv_exec_command *x, struct 
         for (int i = 0; i < 3; i++)
                 if (x->stdio[i] < 0 && (x->stdio[i] = fcntl(slave, F_DUPFD_CLOEXEC, 3)) < 0)
                         return pv_err_set(err, PV_ERR_SYS, errno, "exec: a terminal");
-        pv_report_terminal(l->report[1], master);
-        return 0;
+        return pv_report_terminal(l->report[1], master, err);
 }
 
 /* A terminal's type is that of the person who looks, not of the one who started the job. */

@@ -73,9 +73,10 @@ static int hand_over(const struct pv_fusemount *m, int device, struct pv_err *er
         struct iovec io = { .iov_base = &hello, .iov_len = sizeof hello };
         struct msghdr msg = { .msg_iov = &io, .msg_iovlen = 1 };
         pv_pass_fds(&msg, &room, fds, m->mask.fd >= 0 ? 2 : 1);
-        if (sendmsg(m->channel, &msg, MSG_NOSIGNAL) < 0)
-                return pv_err_set(err, PV_ERR_SYS, errno, "the FUSE server is gone");
-        return 0;
+        if (sendmsg(m->channel, &msg, MSG_NOSIGNAL) >= 0)
+                return 0;
+        (void)pv_err_set(err, PV_ERR_SYS, errno, "hand the mount to the FUSE server");
+        return pv_pass_hint(err);
 }
 
 static int await_server(int channel, struct pv_err *err)

@@ -84,11 +84,11 @@ int pv_job_order_send(int control, const struct pv_boundary_job *job, const stru
         there[0] = order;
         for (size_t i = 0; i < job->n_overlays; i++) {
                 const struct pv_message m = { .kind = PV_MESSAGE_CHANNEL, .value = (int)i };
-                if (job->overlays[i].channel >= 0 && job->overlays[i].by_fuse)
-                        (void)pv_message_send_fds(control, &m, &job->overlays[i].channel, 1);
+                if (job->overlays[i].channel >= 0 && job->overlays[i].by_fuse &&
+                    pv_message_hand_over(control, &m, &job->overlays[i].channel, 1, err) < 0)
+                        return -1;
         }
-        (void)pv_message_send_fds(control, &(struct pv_message){ .kind = PV_MESSAGE_JOB }, there, n);
-        return 0;
+        return pv_message_hand_over(control, &(struct pv_message){ .kind = PV_MESSAGE_JOB }, there, n, err);
 }
 
 /* What is left of the order. */

@@ -59,11 +59,10 @@ static bool is_root(const struct pv_launch *l)
 }
 
 /* The supervisor wants to tell the helper from the workload's processes. */
-static void report_helper(const struct pv_launch *l)
+static int report_helper(const struct pv_launch *l, struct pv_err *err)
 {
         pv_auto_fd helper = l->renames ? pv_rename_open_helper(&l->rename) : -1;
-        if (helper >= 0)
-                pv_report_helper(l->report[1], helper);
+        return helper >= 0 ? pv_report_helper(l->report[1], helper, err) : 0;
 }
 
 /* What a namespaced run gets on top: capabilities, Landlock, system calls. */
@@ -81,7 +80,8 @@ static int raise_walls(struct pv_launch *l, struct pv_err *err)
                 return -1;
         if (l->renames && pv_rename_fork(&l->rename, keep, err) < 0)
                 return -1;
-        report_helper(l);
+        if (report_helper(l, err) < 0)
+                return -1;
         if (pv_caps_drop(keep, l->obs, err) < 0 || (!p->allow_userns && pv_landlock_scope_processes(l->obs, err) < 0))
                 return -1;
         unsigned options = (pv_launch_allows_userns(p) ? PV_SECCOMP_ALLOW_USERNS : 0) |

@@ -56,8 +56,8 @@ static int furnish(struct pv_launch *l, int report, struct pv_err *err)
         if (n->enter(n->ctx, fd, l->network, err) < 0)
                 return -1;
         for (size_t i = 0; i < PV_BOUNDARY_NET_FDS; i++)
-                if (fd[i] >= 0)
-                        pv_report_net(report, i, fd[i]);
+                if (fd[i] >= 0 && pv_report_net(report, i, fd[i], err) < 0)
+                        return -1;
         return 0;
 }
 
@@ -77,8 +77,7 @@ static int make(struct pv_launch *l, int report, pid_t supervisor, struct pv_err
         pv_auto_fd made = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
         if (made < 0)
                 return pv_err_set(err, PV_ERR_SYS, errno, "the sandbox's network namespace");
-        pv_report_netns(report, made);
-        return 0;
+        return pv_report_netns(report, made, err);
 }
 
 _Noreturn static void maker_main(struct pv_launch *l, int report, pid_t supervisor)
@@ -129,8 +128,7 @@ int pv_network_make(struct pv_launch *l, struct pv_err *err)
         if (netns < 0)
                 return pv_err_set(err, PV_ERR_SYS, 0, "the maker of the sandbox's network was killed");
         const struct pv_message m = { .kind = PV_MESSAGE_NETWORK };
-        (void)pv_message_send_fds(l->b->control, &m, &netns, 1); /* nobody there: that is reported */
-        return 0;
+        return pv_message_hand_over(l->b->control, &m, &netns, 1, err);
 }
 
 int pv_network_enter(struct pv_launch *l, struct pv_err *err)

@@ -180,8 +180,8 @@ int pv_rename_hand_over(struct pv_rename *r, int listener, struct pv_err *err)
 
         if (failed)
                 (void)pv_err_set(err, PV_ERR_SYS, errno, "rename helper: hand the listener over");
-        if (failed && err->sys == ETOOMANYREFS)
-                (void)pv_err_hint(err, "another program of this user holds too many descriptors in sockets: try again");
+        if (failed)
+                (void)pv_pass_hint(err);
         pv_fd_closep(&r->to_helper[0]);
         pv_fd_closep(&r->to_init[0]);
         pv_fd_closep(&r->to_init[1]);

@@ -28,14 +28,24 @@ struct head {
 /* Many in one message, since each wakes the supervisor once more; few enough for any socket buffer. */
 #define OBSERVATIONS_A_MESSAGE 16
 
-static void send_parts(int fd, struct head head, const void *body, size_t len, int pass)
+static int send_parts(int fd, struct head head, const void *body, size_t len, int pass)
 {
         struct iovec iov[2] = { { &head, sizeof head }, { (void *)body, len } };
         union pv_pass_room room;
         struct msghdr msg = { .msg_iov = iov, .msg_iovlen = body ? 2 : 1 };
+        ssize_t sent;
         pv_pass_fds(&msg, &room, &pass, pass >= 0);
-        while (sendmsg(fd, &msg, MSG_NOSIGNAL) < 0 && errno == EINTR)
+        while ((sent = sendmsg(fd, &msg, MSG_NOSIGNAL)) < 0 && errno == EINTR)
                 ;
+        return sent < 0 ? -1 : 0;
+}
+
+static int send_descriptor(int fd, enum kind kind, size_t index, int pass, struct pv_err *err)
+{
+        if (send_parts(fd, (struct head){ .kind = kind, .index = (unsigned)index }, NULL, 0, pass) == 0)
+                return 0;
+        (void)pv_err_set(err, PV_ERR_SYS, errno, "hand a descriptor to the supervisor");
+        return pv_pass_hint(err);
 }
 
 void pv_report_observations(int fd, const struct pv_observations *obs)
@@ -43,38 +53,38 @@ void pv_report_observations(int fd, const struct pv_observations *obs)
         for (unsigned i = 0; i < obs->n; i += OBSERVATIONS_A_MESSAGE) {
                 unsigned n = obs->n - i < OBSERVATIONS_A_MESSAGE ? obs->n - i : OBSERVATIONS_A_MESSAGE;
                 struct head head = { .kind = REPORT_OBSERVATIONS, .index = i, .count = n };
-                send_parts(fd, head, &obs->item[i], n * sizeof obs->item[i], -1);
+                (void)send_parts(fd, head, &obs->item[i], n * sizeof obs->item[i], -1);
         }
 }
 
 void pv_report_error(int fd, const struct pv_err *failure)
 {
-        send_parts(fd, (struct head){ .kind = REPORT_ERROR }, failure, sizeof *failure, -1);
+        (void)send_parts(fd, (struct head){ .kind = REPORT_ERROR }, failure, sizeof *failure, -1);
 }
 
-void pv_report_view(int fd, size_t index, int view)
+int pv_report_view(int fd, size_t index, int view, struct pv_err *err)
 {
-        send_parts(fd, (struct head){ .kind = REPORT_VIEW, .index = (unsigned)index }, NULL, 0, view);
+        return send_descriptor(fd, REPORT_VIEW, index, view, err);
 }
 
-void pv_report_net(int fd, size_t index, int net)
+int pv_report_net(int fd, size_t index, int net, struct pv_err *err)
 {
-        send_parts(fd, (struct head){ .kind = REPORT_NET, .index = (unsigned)index }, NULL, 0, net);
+        return send_descriptor(fd, REPORT_NET, index, net, err);
 }
 
-void pv_report_netns(int fd, int netns)
+int pv_report_netns(int fd, int netns, struct pv_err *err)
 {
-        send_parts(fd, (struct head){ .kind = REPORT_NETNS }, NULL, 0, netns);
+        return send_descriptor(fd, REPORT_NETNS, 0, netns, err);
 }
 
-void pv_report_helper(int fd, int pidfd)
+int pv_report_helper(int fd, int pidfd, struct pv_err *err)
 {
-        send_parts(fd, (struct head){ .kind = REPORT_HELPER }, NULL, 0, pidfd);
+        return send_descriptor(fd, REPORT_HELPER, 0, pidfd, err);
 }
 
-void pv_report_terminal(int fd, int master)
+int pv_report_terminal(int fd, int master, struct pv_err *err)
 {
-        send_parts(fd, (struct head){ .kind = REPORT_TERMINAL }, NULL, 0, master);
+        return send_descriptor(fd, REPORT_TERMINAL, 0, master, err);
 }
 
 union body {
@@ -171,6 +181,14 @@ int pv_message_send_fds(int fd, const struct pv_message *m, const int *fds, size
         while ((sent = sendmsg(fd, &msg, MSG_NOSIGNAL)) < 0 && errno == EINTR)
                 ;
         return sent == sizeof *m ? 0 : -1;
+}
+
+int pv_message_hand_over(int fd, const struct pv_message *m, const int *fds, size_t n, struct pv_err *err)
+{
+        if (pv_message_send_fds(fd, m, fds, n) == 0 || errno == EPIPE || errno == ECONNRESET)
+                return 0;
+        (void)pv_err_set(err, PV_ERR_SYS, errno, "hand descriptors to the sandbox");
+        return pv_pass_hint(err);
 }
 
 int pv_message_receive_fds(int fd, struct pv_message *out, int *got, int flags)

@@ -17,14 +17,15 @@
 #include "base/err.h"
 #include "evidence/observation.h"
 
-/* Sent by the sandbox side; failure to send is silence: the supervisor sees an end without an exec. */
+/* Sent by the sandbox side. Of these failure to send is silence: the supervisor sees an end without an exec. */
 void pv_report_observations(int fd, const struct pv_observations *obs);
 void pv_report_error(int fd, const struct pv_err *failure);
-void pv_report_view(int fd, size_t index, int view); /* behind the staged ones: an overlay to hold */
-void pv_report_net(int fd, size_t index, int net);
-void pv_report_netns(int fd, int netns);     /* the namespace, when that is furnished */
-void pv_report_helper(int fd, int pidfd);    /* of the rename helper */
-void pv_report_terminal(int fd, int master); /* of the terminal that was made for the command */
+/* Descriptors. -1: the supervisor does not get it, so that nothing may be started. */
+int pv_report_view(int fd, size_t index, int view, struct pv_err *err); /* behind the staged ones: one to hold */
+int pv_report_net(int fd, size_t index, int net, struct pv_err *err);
+int pv_report_netns(int fd, int netns, struct pv_err *err);     /* the namespace, when that is furnished */
+int pv_report_helper(int fd, int pidfd, struct pv_err *err);    /* of the rename helper */
+int pv_report_terminal(int fd, int master, struct pv_err *err); /* of the terminal that was made for the command */
 
 /* Where what arrives goes; descriptors are -1 before. NULL: it is not expected, and closed. */
 struct pv_report_sink {
@@ -67,6 +68,8 @@ int pv_message_send_about(int fd, int kind, unsigned number, int value);
 /* The same with n descriptors, of which the kernel takes at most PV_MESSAGE_FDS. */
 #define PV_MESSAGE_FDS 8
 int pv_message_send_fds(int fd, const struct pv_message *m, const int *fds, size_t n);
+/* The same, to a pid 1 that waits for it. That nobody is there is silence: why, comes on the report channel. */
+int pv_message_hand_over(int fd, const struct pv_message *m, const int *fds, size_t n, struct pv_err *err);
 /* As pv_message_receive(); got: PV_MESSAGE_FDS places, -1 where none came; the caller's. */
 int pv_message_receive_fds(int fd, struct pv_message *out, int *got, int flags);
 /* 1: got one; 0: the other side is gone; -1: nothing there now, or errno. */

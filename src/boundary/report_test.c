@@ -75,8 +75,8 @@ static void views_arrive_where_they_belong(void **state)
         struct pv_err err = PV_ERR_INIT;
         int views[2] = { -1, -1 };
         pv_auto_fd fd = open("/", O_PATH);
-        pv_report_view(channel[1], 1, fd);
-        pv_report_view(channel[1], 7, fd); /* there is no such */
+        assert_int_equal(pv_report_view(channel[1], 1, fd, &err), 0);
+        assert_int_equal(pv_report_view(channel[1], 7, fd, &err), 0); /* there is no such */
         assert_int_equal(collect(&got, views, 2, &err), 0);
         assert_int_equal(views[0], -1);
         assert_true(views[1] >= 0);

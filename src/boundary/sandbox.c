@@ -80,11 +80,11 @@ static int build_view(struct pv_launch *l, int *sysctl, struct pv_err *err)
         if (r < 0)
                 return -1;
         for (size_t i = 0; i < l->b->n_views; i++)
-                if (l->b->views[i] >= 0)
-                        pv_report_view(l->report[1], i, l->b->views[i]);
+                if (l->b->views[i] >= 0 && pv_report_view(l->report[1], i, l->b->views[i], err) < 0)
+                        return -1;
         for (size_t i = 0; i < PV_MOUNTS_HELD; i++)
-                if (out.held[i] >= 0)
-                        pv_report_view(l->report[1], l->b->n_views + i, out.held[i]);
+                if (out.held[i] >= 0 && pv_report_view(l->report[1], l->b->n_views + i, out.held[i], err) < 0)
+                        return -1;
         return l->view.base == PV_VIEW_NEW_ROOT ? pv_mounts_verify(&l->view, err) : 0;
 }
 
