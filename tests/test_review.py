@@ -209,6 +209,7 @@ CONFIGURED = {  # the host's settings that name a file of the tree, and what the
     "filter": (["filter.x.clean", "sh tools/file %f"], ""),
     "alias": (["alias.x", '!f() { "tools/file"; }; f'], ""),
     "settings taken away": (["core.sshCommand", "tools/file -v"], "; git config --unset core.sshCommand"),
+    "settings taken out of an included file": (["include.path", "../tools/settings"], "; echo > tools/settings"),
     "git must not be asked": (["core.hooksPath", "tools"], "; mkfifo .gitattributes"),
 }
 
@@ -218,6 +219,7 @@ def test_what_the_hosts_git_is_told_to_run_is_left_out(agent, review, run, pviso
     setting, besides = CONFIGURED[case]
     (workspace / "tools").mkdir()
     (workspace / "tools/file").write_text("#\n")
+    (workspace / "tools/settings").write_text("[core]\n\teditor = tools/file -w\n")
     run(["git", "config", *setting], cwd=workspace)
     agent("echo '# more' >> tools/file; chmod +x tools/file; echo x > tools/other" + besides)
     lines = section(review(), "Would run on the host by itself")

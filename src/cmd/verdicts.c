@@ -152,6 +152,15 @@ static void find_traps(struct pv_verdicts *v)
         }
 }
 
+/* What the host's has in that file still counts there, whatever the view's has. */
+static bool changes_included_config(const struct pv_verdicts *v)
+{
+        for (size_t i = 0; i < v->n; i++)
+                if (v->change[i].root == 0 && pv_configured_has(&v->configured.files, v->change[i].path))
+                        return true;
+        return false;
+}
+
 /*
  * What is configured is asked only when a change could be it; of the host as well where the two sides may disagree, and
  * where the view's own git gives no answer, or must not be asked for one: the job would choose to be unseen.
@@ -172,7 +181,7 @@ static void ask_git(struct pv_verdicts *v, const struct pv_git_runner *view, con
                                &v->ignore_known, &err) < 0)
                 (void)snprintf(v->no_git, sizeof v->no_git, "%.159s",
                                err.kind == PV_ERR_NOT_FOUND ? "there is no git in the view" : err.msg);
-        if (candidate && base && (config || !v->ignore_known))
+        if (candidate && base && (config || !v->ignore_known || changes_included_config(v)))
                 (void)pv_configured_ask(base, v->root[0]->view, &v->configured, &err);
 }
 

@@ -23,8 +23,9 @@ void pv_verdicts_fini(struct pv_verdicts *v);
 
 /*
  * Classifies all changes. view and base: git over the staged view and over what the host has, each may be NULL (without
- * view nothing is ignored; base is asked only where the configuration was changed). A git that fails or is missing is
- * not an error: see ignore_known. The stage and the changes must outlive *out.
+ * view nothing is ignored; base is asked only where the configuration, or what it includes, was changed, and where the
+ * view's git gives no answer). A git that fails or is missing is not an error: see ignore_known. The stage and the
+ * changes must outlive *out.
  */
 int pv_verdicts_make(struct pv_stage *s, const struct pv_changes *changes, const struct pv_git_runner *view,
                      const struct pv_git_runner *base, struct pv_verdicts *out, struct pv_err *err);

@@ -79,13 +79,15 @@ struct pv_verdict {
                                none */
 };
 
-/* What git's configuration names in the workspace, relative to it. Empty when nothing is or nobody was asked. */
+/* What git's configuration names in the workspace, relative to it, sorted. Empty when nothing is, or nobody asked. */
 struct pv_configured {
         struct pv_strv hooks;    /* core.hooksPath: changes at or below one are hooks */
         struct pv_strv programs; /* files that git runs, or may: fsmonitor, filters, drivers, aliases */
         struct pv_strv files;    /* included configuration */
 };
 void pv_configured_fini(struct pv_configured *c);
+/* Is the path in one of its lists? */
+bool pv_configured_has(const struct pv_strv *list, const char *path);
 
 struct pv_classify_context {
         const struct pv_configured *configured; /* or NULL */

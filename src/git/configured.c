@@ -6,6 +6,7 @@
  */
 #include "git/configured.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include "base/path.h"
 
@@ -26,8 +27,34 @@ static void add(struct pv_strv *out, const char *worktree, const char *path)
                 return;
         const char *relative = whole + strlen(worktree);
         relative += *relative == '/';
-        if (!pv_strv_has(out, relative))
-                pv_strv_add(out, relative);
+        pv_strv_add(out, relative);
+}
+
+static int by_text(const void *a, const void *b)
+{
+        return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* In order and each once: a job may have written as many as the answer has room for. */
+static void sort_out(struct pv_strv *list)
+{
+        size_t kept = 0;
+        if (list->n > 1)
+                qsort(list->v, list->n, sizeof *list->v, by_text);
+        for (size_t i = 0; i < list->n; i++) {
+                if (kept && pv_streq(list->v[kept - 1], list->v[i]))
+                        free(list->v[i]);
+                else
+                        list->v[kept++] = list->v[i];
+        }
+        list->n = kept;
+        if (list->v)
+                list->v[kept] = NULL;
+}
+
+bool pv_configured_has(const struct pv_strv *list, const char *path)
+{
+        return list->n && bsearch(&path, list->v, list->n, sizeof *list->v, by_text);
 }
 
 static void read_hooks(const struct pv_git_answer *a, const char *worktree, struct pv_configured *out)
@@ -133,6 +160,9 @@ void pv_configured_take(struct pv_git_answer answers[PV_CONFIGURED_QUESTIONS], c
 {
         read_hooks(&answers[0], worktree, out);
         read_list(&answers[1], worktree, out);
+        sort_out(&out->hooks);
+        sort_out(&out->programs);
+        sort_out(&out->files);
         for (size_t i = 0; i < PV_CONFIGURED_QUESTIONS; i++)
                 pv_git_answer_fini(&answers[i]);
 }

@@ -4,6 +4,7 @@
 
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include "git/test_runner.h"
 
 struct one {
@@ -140,6 +141,42 @@ static void what_is_configured(void **state)
         pv_test_dir_remove(dir);
 }
 
+/* As much of it as an answer may have. */
+static int talkative(void *ctx, char *const argv[], const void *in, size_t in_len, size_t max_out, char **out,
+                     size_t *out_len, int *exit_code, struct pv_err *err)
+{
+        enum { WORDS = 300000 };
+        pv_auto_str text = { 0 };
+        const char *mark = strstr(argv[2], "printf '") + strlen("printf '\\n");
+        pv_auto_free char *line = pv_strf("\n%.*s 0\n", (int)strcspn(mark, " "), mark);
+        pv_str_put(&text, "/w/hooks\n");
+        pv_str_put(&text, line);
+        pv_str_put_bytes(&text, "file:.git/config\0alias.x\n", sizeof "file:.git/config\0alias.x\n" - 1);
+        for (unsigned i = WORDS; i > 0; i--)
+                pv_str_putf(&text, "w%x w%x ", i, i);
+        pv_str_putc(&text, '\0');
+        pv_str_put(&text, line);
+        *out_len = text.len;
+        *out = pv_str_steal(&text);
+        *exit_code = 0;
+        return 0;
+}
+
+static void many_words_take_no_time(void **state)
+{
+        struct pv_err err = PV_ERR_INIT;
+        struct pv_git_runner runner = { talkative, NULL };
+        struct pv_configured c = { 0 };
+        (void)alarm(60); /* it takes less than one second; each word compared with all before takes minutes */
+        assert_int_equal(pv_configured_ask(&runner, "/w", &c, &err), 0);
+        (void)alarm(0);
+        assert_int_equal(c.programs.n, 300000);
+        assert_true(pv_configured_has(&c.programs, "w1") && pv_configured_has(&c.programs, "w493e0"));
+        assert_false(pv_configured_has(&c.programs, "w493e1"));
+        assert_true(pv_configured_has(&c.hooks, "hooks"));
+        pv_configured_fini(&c);
+}
+
 static int hostile(void *ctx, char *const argv[], const void *in, size_t in_len, size_t max_out, char **out,
                    size_t *out_len, int *exit_code, struct pv_err *err)
 {
@@ -171,6 +208,7 @@ int main(void)
                 cmocka_unit_test(no_repository_ignores_nothing),
                 cmocka_unit_test(hooks_paths),
                 cmocka_unit_test(what_is_configured),
+                cmocka_unit_test(many_words_take_no_time),
                 cmocka_unit_test(an_answer_of_another_form_ignores_nothing),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -173,9 +173,9 @@ static uint64_t judge_configured(const struct pv_path_change *c, const struct pv
                 return PV_ATTENTION_BIT(PV_ATTENTION_GIT_HOOK);
         if (!context || !context->configured || c->root != 0)
                 return 0;
-        if (pv_strv_has(&context->configured->programs, c->path) && !S_ISDIR(c->new_mode))
+        if (pv_configured_has(&context->configured->programs, c->path) && !S_ISDIR(c->new_mode))
                 r |= PV_ATTENTION_BIT(PV_ATTENTION_GIT_HOOK);
-        if (pv_strv_has(&context->configured->files, c->path))
+        if (pv_configured_has(&context->configured->files, c->path))
                 r |= PV_ATTENTION_BIT(PV_ATTENTION_GIT_CONFIG);
         if (r)
                 *anchor = strlen(c->path);
