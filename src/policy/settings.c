@@ -11,7 +11,8 @@
 #include "policy/secret_text.h"
 #include "policy/toml.h"
 
-#define FILE_MAX (1U << 20)
+#define FILE_MAX  (1U << 20)
+#define PATH_MOST 200 /* bytes of a member's path, and of a key in it, that people are told */
 
 void pv_settings_fini(struct pv_settings *s)
 {
@@ -27,7 +28,14 @@ struct cleaning {
         const struct pv_strv *passed;
         const char *reference;
         struct pv_settings *out;
+        json_t *withheld; /* the names, to find one by */
 };
+
+/* For people: of one that is as long as somebody made it, the beginning. The caller's. */
+static char *path_of(const char *path, const char *key)
+{
+        return strlen(path) > PATH_MOST ? pv_strdup(path) : pv_strf("%s%s%.*s", path, *path ? "." : "", PATH_MOST, key);
+}
 
 static bool is_one_of(const char *name, const char *const *names)
 {
@@ -71,7 +79,7 @@ static void clean_members(struct cleaning *c, const char *path, json_t *object, 
         void *next;
         json_object_foreach_safe(object, next, key, value)
         {
-                pv_auto_free char *at = pv_strf("%s%s%s", path, *path ? "." : "", key);
+                pv_auto_free char *at = path_of(path, key);
                 const char *text = json_string_value(value);
                 if (headers ? !text || !pv_secret_is_reference(text) : is_secret(key, value)) {
                         pv_strv_add(&c->out->left_out, at);
@@ -115,28 +123,23 @@ static void clean_variables(struct cleaning *c, json_t *server, json_t *env)
                         refer(c, server, env, name, text);
                         continue;
                 }
-                if (!pv_strv_has(&c->out->withheld, name))
+                if (!json_object_get(c->withheld, name) && json_object_set(c->withheld, name, value) == 0)
                         pv_strv_add(&c->out->withheld, name);
                 (void)json_object_del(env, name);
         }
 }
 
-static void clean_servers(struct cleaning *c, const char *path, json_t *servers)
+/* What servers alone have. The rest of them is cleaned as anything is. */
+static void clean_servers(struct cleaning *c, json_t *servers)
 {
         const char *name, *key;
         json_t *server, *value;
         void *next, *next_key;
         json_object_foreach_safe(servers, next, name, server)
         {
-                pv_auto_free char *at = pv_strf("%s.%s", path, name);
                 const char *why = pv_secret_in_server(server);
                 if (why) {
-                        pv_strv_take(&c->out->left_out, pv_strf("%s (%s)", name, why));
-                        (void)json_object_del(servers, name);
-                        continue;
-                }
-                if (is_secret(name, server)) {
-                        pv_strv_add(&c->out->left_out, at);
+                        pv_strv_take(&c->out->left_out, pv_strf("%.*s (%s)", PATH_MOST, name, why));
                         (void)json_object_del(servers, name);
                         continue;
                 }
@@ -145,20 +148,21 @@ static void clean_servers(struct cleaning *c, const char *path, json_t *servers)
                         if (is_variables(key) && json_is_object(value))
                                 clean_variables(c, server, value);
                 }
-                clean(c, at, server);
         }
 }
 
 static void clean_array(struct cleaning *c, const char *path, json_t *array)
 {
-        for (size_t i = 0; i < json_array_size(array);) {
-                if (is_secret("", json_array_get(array, i))) {
-                        if (!pv_strv_has(&c->out->left_out, path))
-                                pv_strv_add(&c->out->left_out, path);
-                        (void)json_array_remove(array, i);
+        bool told = false;
+        for (size_t i = json_array_size(array); i-- > 0;) { /* from behind: a removal moves what comes after */
+                if (!is_secret("", json_array_get(array, i))) {
+                        clean(c, path, json_array_get(array, i));
                         continue;
                 }
-                clean(c, path, json_array_get(array, i++));
+                if (!told)
+                        pv_strv_add(&c->out->left_out, path);
+                told = true;
+                (void)json_array_remove(array, i);
         }
 }
 
@@ -174,11 +178,11 @@ static void clean(struct cleaning *c, const char *path, json_t *value)
                 return;
         json_object_foreach_safe(value, next, key, below)
         {
-                pv_auto_free char *at = pv_strf("%s%s%s", path, *path ? "." : "", key);
+                pv_auto_free char *at = path_of(path, key);
                 if (!json_is_object(below))
                         continue;
                 if (is_server_list(key))
-                        clean_servers(c, at, below);
+                        clean_servers(c, below);
                 else if (is_headers(key))
                         clean_members(c, at, below, true);
         }
@@ -246,9 +250,12 @@ int pv_settings_clean(const char *path, char *const *environment, const struct p
         pv_auto_settings s = { 0 };
         pv_auto_free char *text = NULL;
         pv_auto_json tree = NULL;
-        struct cleaning c = {
-                .environment = environment, .passed = passed, .reference = reference ? reference : "${NAME}", .out = &s
-        };
+        pv_auto_json withheld = json_object();
+        struct cleaning c = { .environment = environment,
+                              .passed = passed,
+                              .reference = reference ? reference : "${NAME}",
+                              .out = &s,
+                              .withheld = withheld };
         if (read_text(path, &text, err) < 0 || !text)
                 return -1;
         if (strspn(text, " \t\r\n") == strlen(text)) {
@@ -259,10 +266,9 @@ int pv_settings_clean(const char *path, char *const *environment, const struct p
                 clean(&c, "", tree);
                 pv_auto_str written = { 0 };
                 pv_str_put(&written, "");
-                if (pv_str_has_suffix(path, ".toml"))
-                        pv_toml_write(&written, tree);
-                s.content = pv_str_has_suffix(path, ".toml") ? pv_str_steal(&written)
-                                                             : json_dumps(tree, JSON_INDENT(2) | JSON_ENCODE_ANY);
+                if (pv_str_has_suffix(path, ".toml") && pv_toml_write(&written, tree, err) < 0)
+                        return -1;
+                s.content = pv_str_has_suffix(path, ".toml") ? pv_str_steal(&written) : json_dumps(tree, 0);
         }
         if (!s.content)
                 return pv_err_set(err, PV_ERR_SYS, ENOMEM, "write it again");

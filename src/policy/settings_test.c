@@ -81,7 +81,7 @@ static void codex_keeps_all_but_its_secrets(void **state)
         pv_auto_json twice = NULL;
         pv_auto_str again = { 0 };
         assert_int_equal(pv_toml_read(s.content, &once, &err), 0);
-        pv_toml_write(&again, once);
+        assert_int_equal(pv_toml_write(&again, once, &err), 0);
         assert_int_equal(pv_toml_read(again.s, &twice, &err), 0);
         assert_true(json_equal(once, twice));
         assert_string_equal(again.s, s.content);
@@ -163,6 +163,52 @@ static void what_cannot_be_read_is_no_settings(void **state)
         assert_int_equal(clean_text("c.toml", " \n", NULL, NULL, &s, &err), 0);
 }
 
+static void repeat(struct pv_str *out, const char *text, size_t n)
+{
+        while (n-- > 0)
+                pv_str_put(out, text);
+}
+
+/* Each of them small; read as one may read it, it would take for ever or all memory. */
+static void what_is_made_to_be_dear_is_not(void **state)
+{
+        enum { LEVELS = 400, LONG = 400000, MEMBERS = 30000 };
+        struct pv_err err = PV_ERR_INIT;
+        pv_auto_settings servers = { 0 }, lines = { 0 }, paths = { 0 }, tables = { 0 };
+        pv_auto_str nested = { 0 }, deep = { 0 }, wide = { 0 }, toml = { 0 };
+        (void)alarm(120);
+        repeat(&nested, "{\"mcp\": {\"x\": ", LEVELS);
+        pv_str_put(&nested, "{\"apiKey\": \"SECRET\"}");
+        repeat(&nested, "}}", LEVELS);
+        assert_int_equal(clean_text("c.json", nested.s, NULL, NULL, &servers, &err), 0);
+        assert_null(strstr(servers.content, "SECRET"));
+        assert_int_equal(servers.left_out.n, 1);
+        pv_str_put(&deep, "{\"a\": ");
+        repeat(&deep, "[", 2000);
+        repeat(&deep, "1,", LONG / 2);
+        pv_str_put(&deep, "1");
+        repeat(&deep, "]", 2000);
+        pv_str_put(&deep, "}");
+        assert_int_equal(clean_text("c.json", deep.s, NULL, NULL, &lines, &err), 0);
+        assert_in_range(strlen(lines.content), LONG, 4 * LONG);
+        pv_str_put(&wide, "{\"");
+        repeat(&wide, "k", LONG);
+        pv_str_put(&wide, "\": {");
+        for (int i = 0; i < MEMBERS; i++)
+                pv_str_putf(&wide, "%s\"%xtoken\": \"S\"", i ? "," : "", (unsigned)i);
+        pv_str_put(&wide, "}}");
+        assert_int_equal(clean_text("c.json", wide.s, NULL, NULL, &paths, &err), 0);
+        assert_int_equal(paths.left_out.n, MEMBERS);
+        assert_in_range(strlen(paths.left_out.v[0]), 1, 1000);
+        pv_str_put(&toml, "[");
+        repeat(&toml, "k", LONG);
+        pv_str_put(&toml, "]\n");
+        for (int i = 0; i < MEMBERS; i++)
+                pv_str_putf(&toml, "%x.a=1\n", (unsigned)i);
+        assert_int_equal(clean_text("c.toml", toml.s, NULL, NULL, &tables, &err), -1);
+        (void)alarm(0);
+}
+
 static void toml_is_read_as_it_is_written(void **state)
 {
         struct pv_err err = PV_ERR_INIT;
@@ -181,7 +227,7 @@ static void toml_is_read_as_it_is_written(void **state)
                 fail_msg("%s", json_dumps(got, 0));
         pv_auto_str written = { 0 };
         pv_auto_json again = NULL;
-        pv_toml_write(&written, got);
+        assert_int_equal(pv_toml_write(&written, got, &err), 0);
         assert_int_equal(pv_toml_read(written.s, &again, &err), 0);
         assert_true(json_equal(got, again));
 }
@@ -191,7 +237,7 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(codex_keeps_all_but_its_secrets), cmocka_unit_test(a_variable_that_is_passed_is_named),
                 cmocka_unit_test(json_may_have_comments),          cmocka_unit_test(what_cannot_be_read_is_no_settings),
-                cmocka_unit_test(toml_is_read_as_it_is_written),
+                cmocka_unit_test(toml_is_read_as_it_is_written),   cmocka_unit_test(what_is_made_to_be_dear_is_not),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEPTH_MAX 32
+#define DEPTH_MAX   32
+#define WRITTEN_MAX (8U << 20) /* each table has its whole path before it: many below a long one grow without end */
 
 struct reading {
         const char *at, *start;
@@ -418,19 +419,24 @@ static void put_table(struct pv_str *out, const char *path, const json_t *table)
         json_object_foreach((json_t *)(uintptr_t)table, key, value)
         {
                 pv_auto_str below = { 0 };
+                if (out->len > WRITTEN_MAX || !(json_is_object(value) || is_tables(value)))
+                        continue;
                 pv_str_putf(&below, "%s%s", path, *path ? "." : "");
                 put_text(&below, key);
-                if (json_is_object(value))
+                if (json_is_object(value)) {
                         put_header(out, below.s, value, false);
-                else if (is_tables(value))
-                        json_array_foreach(value, i, one)
-                        {
+                        continue;
+                }
+                json_array_foreach(value, i, one)
+                {
+                        if (out->len <= WRITTEN_MAX)
                                 put_header(out, below.s, one, true);
-                        }
+                }
         }
 }
 
-void pv_toml_write(struct pv_str *out, const json_t *table)
+int pv_toml_write(struct pv_str *out, const json_t *table, struct pv_err *err)
 {
         put_table(out, "", table);
+        return out->len > WRITTEN_MAX ? pv_err_set(err, PV_ERR_INPUT, 0, "too large") : 0;
 }

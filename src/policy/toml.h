@@ -13,7 +13,7 @@
 
 /* *out is the caller's reference. PV_ERR_INPUT with the line. */
 int pv_toml_read(const char *text, json_t **out, struct pv_err *err);
-/* Appends an object as a document that reads as the same again. */
-void pv_toml_write(struct pv_str *out, const json_t *table);
+/* Appends an object as a document that reads as the same again. PV_ERR_INPUT: it would be too large. */
+int pv_toml_write(struct pv_str *out, const json_t *table, struct pv_err *err);
 
 #endif
