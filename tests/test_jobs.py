@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from conftest import pv_skip
 from lib import jobs, processes, tree
 
 HOSTILE = b"odd\x1b[2J\x1b]0;title\x07\n\xff name"
@@ -670,6 +671,27 @@ def test_a_job_of_another_version_says_so(pvisor, workspace, background, environ
         with lock.open("r+b") as f:
             f.write(held)
     pvisor("kill", cwd=workspace)
+
+
+def test_the_holder_that_is_named_has_the_jobs_lock(run, pv, plain, temporary):
+    """Not one of a file that has the same inode number on another file system."""
+    script = f"""
+        mkdir a b && mount -t tmpfs a a && mount -t tmpfs b b && export PVISOR_HOME=$PWD/a/store
+        cd {plain} && {pv} run -q --detach -- sleep 600 >/dev/null && cd - >/dev/null
+        lock=$(echo a/store/jobs/*/lock) && read -r holder start <$lock
+        while : >b/f && [ $(stat -c %i b/f) -lt $(stat -c %i $lock) ]; do rm b/f; done
+        [ $(stat -c %i b/f) = $(stat -c %i $lock) ] || echo "other inodes"
+        flock b/f sleep 600 & other=$!
+        until grep -q "FLOCK .* $other " /proc/locks; do sleep 0.02; done
+        printf 'pid -' | dd of=$lock conv=notrunc status=none
+        cd {plain}; {pv} kill last; kill $holder
+        pkill -P $other; wait
+        echo "kill $holder, its"
+    """
+    result = run(["unshare", "-Urm", "sh", "-c", script], cwd=temporary)
+    if "unshare:" in result.err:
+        pv_skip("no user namespaces")
+    assert result.out.startswith("kill ") and result.out[:-1] in result.err, result
 
 
 def test_a_list_in_a_pipe_has_short_lines(pvisor, plain):

@@ -204,7 +204,23 @@ static bool is_running(int dirfd)
         return (held && is_held_on(dirfd, DYING_MS)) || pv_process_await(&t.init, DYING_MS) == PV_PROCESS_LIVES;
 }
 
-/* Who took the lock, as proc_locks(5) tells it to this pid namespace; 0: not known. */
+static bool has_open(pid_t pid, const struct stat *file)
+{
+        char path[32];
+        struct stat st;
+        bool found = false;
+        (void)snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
+        pv_auto_dir d = opendir(path);
+        for (struct dirent *e; d && !found && (e = readdir(d));)
+                found = fstatat(dirfd(d), e->d_name, &st, 0) == 0 && st.st_ino == file->st_ino &&
+                        st.st_dev == file->st_dev;
+        return found;
+}
+
+/*
+ * Who took the lock, as proc_locks(5) tells it to this pid namespace; 0: not known. That names a file by a device which
+ * is not stat(2)'s on all file systems, and may name a process that is dead: so it must have the file open.
+ */
 static pid_t find_lock_holder(int dirfd)
 {
         struct stat st;
@@ -216,7 +232,8 @@ static pid_t find_lock_holder(int dirfd)
         while (f && !found && fgets(line, sizeof line, f)) {
                 int pid = 0;
                 unsigned long long ino = 0;
-                if (sscanf(line, "%*s FLOCK %*s WRITE %d %*x:%*x:%llu", &pid, &ino) == 2 && ino == st.st_ino && pid > 0)
+                if (sscanf(line, "%*s FLOCK %*s WRITE %d %*x:%*x:%llu", &pid, &ino) == 2 && ino == st.st_ino &&
+                    pid > 0 && has_open(pid, &st))
                         found = pid;
         }
         if (f)
