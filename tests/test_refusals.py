@@ -47,10 +47,13 @@ def test_no_room_for_descriptors_in_sockets(pv, environment, workspace, options)
     ends = socket.socketpair()
     in_flight, allowed = array.array("i", [ends[0].fileno()] * 250), 128
 
+    def few():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, allowed))
+
     def run():
         return subprocess.run([pv, "run", "-q", *options, "--", "echo", "ran"], cwd=workspace, env=environment,
-                              stdin=subprocess.DEVNULL, capture_output=True, text=True, start_new_session=True, timeout=60,
-                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, allowed)))
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
+                              start_new_session=True, preexec_fn=few)
 
     with ends[0], ends[1]:
         assert run().stdout == "ran\n"

@@ -360,6 +360,27 @@ static void open_control(struct lifecycle *l)
         pv_log_warn("%s", err.msg);
 }
 
+static void serve_output(struct lifecycle *l)
+{
+        if (l->run->detached)
+                pv_detached_serve(l->run->detached, l->boundary, l->capture[0]);
+        for (int i = 0; i < 2; i++)
+                pv_output_serve(&l->output[i], l->boundary);
+}
+
+/* What is still on its way, when nothing writes any more. */
+static void finish_output(struct lifecycle *l)
+{
+        if (l->run->detached) {
+                pv_detached_stop(l->run->detached);
+                pv_detached_drain(l->run->detached);
+        }
+        for (int i = 0; i < 2; i++) {
+                pv_output_stop(&l->output[i]);
+                pv_output_drain(&l->output[i], 0);
+        }
+}
+
 static void serve_control(struct lifecycle *l)
 {
         struct pv_err err = PV_ERR_INIT;
@@ -582,10 +603,7 @@ static void follow(struct lifecycle *l, struct pv_run_end *out)
                 write_bundle(l, NULL, NULL, NULL); /* what is left should this process be killed */
         serve_control(l);
         start_background(l);
-        if (l->run->detached)
-                pv_detached_serve(l->run->detached, l->boundary, l->capture[0]);
-        for (int i = 0; i < 2; i++)
-                pv_output_serve(&l->output[i], l->boundary);
+        serve_output(l);
         if (pv_boundary_wait(l->boundary, &end, &err) < 0)
                 pv_log_err(&err);
         note_over(l);
@@ -598,14 +616,7 @@ static void follow(struct lifecycle *l, struct pv_run_end *out)
         if (l->stage)
                 l->live.job->applied = (long long)pv_batches_count_standing(l->stage);
         pv_boundary_dissolve(l->boundary);
-        if (l->run->detached) {
-                pv_detached_stop(l->run->detached);
-                pv_detached_drain(l->run->detached);
-        }
-        for (int i = 0; i < 2; i++) {
-                pv_output_stop(&l->output[i]);
-                pv_output_drain(&l->output[i], 0);
-        }
+        finish_output(l);
         if (!pv_serve_end(&l->serving))
                 pv_log_warn("the program that served the stage ended before the command: it may have met errors");
         compute_changes(l, &changes);
