@@ -692,6 +692,22 @@ def test_a_limit_on_the_size_of_files_is_an_error_and_no_death(run, pv, pvisor, 
                   cwd=plain, code=None).code == 128 + signal.SIGXFSZ
 
 
+@pytest.mark.parametrize("limit", ["-Sn", "-n"])
+def test_threads_share_the_descriptors_that_there_are(run, pv, pvisor, plain, limit):
+    """Each thread holds the directories above its files open: of a deep tree more than one has room for."""
+    deep = "/".join("d" * 90)
+    (plain / deep).mkdir(parents=True)
+    for i in range(300):
+        (plain / deep / f"f{i}").write_text("1\n")
+    before = tree.snapshot(plain)
+    pvisor("run", "--stage", "--", "sh", "-c", f"cd {deep}; for f in *; do echo 2 > $f; done", cwd=plain)
+    for command in ("apply --all", "undo"):
+        result = run(["bash", "-c", f'ulimit {limit} 240; exec "$0" {command}', pv], cwd=plain)
+        assert result.code == 0, result
+        assert (plain / deep / "f299").read_text() == ("2\n" if command == "apply --all" else "1\n")
+    tree.assert_same(before, tree.snapshot(plain))
+
+
 def test_the_store_is_never_a_change(pvisor, environment, temporary, home):
     """HOME as the workspace: the command sees no store; what it makes in its place, or removes above it, is not taken."""
     (home / "file").write_text("1\n")

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -77,12 +78,52 @@ static void threads_are_gone_afterwards(void **state)
         assert_int_equal(status, 0);
 }
 
+static void see_whether_alone(void *ctx, size_t from, size_t end)
+{
+        (void)from, (void)end;
+        if (gettid() != getpid())
+                atomic_store((atomic_bool *)ctx, true);
+}
+
+/* With the limit of descriptors: 0 when the loop ran on the caller's thread alone, and the limit is what it was. */
+static int run_within(rlim_t soft, rlim_t hard)
+{
+        const struct rlimit set = { soft, hard };
+        struct rlimit left = { 0 };
+        atomic_bool threads = false;
+        pid_t pid = fork();
+        if (pid == 0) {
+                pv_parallel_use_threads();
+                if (setrlimit(RLIMIT_NOFILE, &set) < 0)
+                        _exit(3);
+                for (int i = 0; i < 200; i++)
+                        pv_parallel_for(64, 1, see_whether_alone, &threads);
+                if (getrlimit(RLIMIT_NOFILE, &left) < 0 || left.rlim_cur != soft || left.rlim_max != hard)
+                        _exit(2);
+                _exit(atomic_load(&threads));
+        }
+        int status = 0;
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFEXITED(status));
+        return WEXITSTATUS(status);
+}
+
+static void no_more_threads_than_their_directories_may_be_open(void **state)
+{
+        struct rlimit now;
+        (void)state;
+        assert_int_equal(getrlimit(RLIMIT_NOFILE, &now), 0);
+        assert_int_equal(run_within(64, 64), 0);
+        assert_in_range(run_within(64, now.rlim_max), 0, 1);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(each_thing_is_done_once),
                 cmocka_unit_test(with_threads_too),
                 cmocka_unit_test(threads_are_gone_afterwards),
+                cmocka_unit_test(no_more_threads_than_their_directories_may_be_open),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,10 +3,13 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdbool.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include "base/parallel.h"
 
-#define THREADS_MOST 8 /* each holds directories open */
+#define THREADS_MOST     8
+#define DESCRIPTORS_EACH 512 /* it holds the directories above its files open, in the target and in each layer */
 
 struct helper {
         struct pv_parallel_loop *loop;
@@ -36,13 +39,32 @@ static void see_off(const struct helper *h)
                 (void)sched_yield();
 }
 
-/* The caller's thread works, too; where no other can be made, alone. */
+/* As many descriptors as so many threads hold, if the person may have them. Returns how many threads have enough. */
+static size_t raise_descriptor_limit(size_t threads, const struct rlimit *old)
+{
+        struct rlimit more = *old;
+        const rlim_t want = (rlim_t)threads * DESCRIPTORS_EACH;
+        if (want <= old->rlim_cur)
+                return threads;
+        more.rlim_cur = want < old->rlim_max ? want : old->rlim_max;
+        const rlim_t have = setrlimit(RLIMIT_NOFILE, &more) == 0 ? more.rlim_cur : old->rlim_cur;
+        return (size_t)(have < want ? have / DESCRIPTORS_EACH : threads);
+}
+
+/*
+ * The caller's thread works, too; where no other can be made, alone. The limit of descriptors is the person's again
+ * afterwards: what is started later has it.
+ */
 static void share_among_threads(struct pv_parallel_loop *loop, size_t chunks)
 {
         struct helper helper[THREADS_MOST - 1];
+        struct rlimit descriptors = { 0 };
         size_t n = 0, most = count_cpus();
         most = most < THREADS_MOST ? most : THREADS_MOST;
         most = most < chunks ? most : chunks;
+        const bool limited = getrlimit(RLIMIT_NOFILE, &descriptors) == 0;
+        if (limited)
+                most = raise_descriptor_limit(most, &descriptors);
         for (; n + 1 < most; n++) {
                 helper[n] = (struct helper){ .loop = loop };
                 if (pthread_create(&helper[n].thread, NULL, help, &helper[n]) != 0)
@@ -51,6 +73,8 @@ static void share_among_threads(struct pv_parallel_loop *loop, size_t chunks)
         pv_parallel_run(loop);
         while (n > 0)
                 see_off(&helper[--n]);
+        if (limited)
+                (void)setrlimit(RLIMIT_NOFILE, &descriptors);
 }
 
 void pv_parallel_use_threads(void)

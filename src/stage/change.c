@@ -258,6 +258,12 @@ static int compute_entry(void *ctx, const struct pv_scan_entry *e, struct pv_err
         return 0;
 }
 
+/* Of ours; what was not opened for it may well be there. */
+static bool is_want_of_means(int error)
+{
+        return error == EMFILE || error == ENFILE || error == ENOMEM;
+}
+
 /* As pv_compare(). */
 static int compare_item(struct computing *c, struct pv_dirs *dirs, struct pv_comparing *m, size_t i)
 {
@@ -265,7 +271,11 @@ static int compare_item(struct computing *c, struct pv_dirs *dirs, struct pv_com
         const char *name = NULL;
         struct pv_pair p = { .host_is_pre = c->look[i].host_is_pre };
         p.staged_dir = pv_dirs_layer(dirs, item->root, item->layer, item->path, &p.name);
+        if (p.staged_dir < 0 && is_want_of_means(errno))
+                return -1;
         p.host_dir = pv_dirs_target(dirs, item->root, item->path, &name);
+        if (p.host_dir < 0 && is_want_of_means(errno))
+                return -1;
         int r = pv_compare(m, &p, item);
         if (r >= 0)
                 c->look[i].what = r ? LOOK_DECIDED : LOOK_NO_CHANGE;

@@ -376,6 +376,7 @@ static enum pv_publish_outcome publish_files(struct pv_engine *e, struct pv_err 
         const size_t n = e->plan->n;
         struct files f = { .e = e, .first = n, .stop = pv_calloc(n / FILES_AT_A_TIME + 1, sizeof(struct stop *)) };
         enum pv_publish_outcome r = PV_PUBLISHED;
+        pv_engine_reset_walks(e); /* each hand opens its own */
         pv_parallel_for(n, FILES_AT_A_TIME, publish_range, &f);
         for (size_t k = 0; k <= n / FILES_AT_A_TIME; k++) {
                 struct stop *s = f.stop[k];
