@@ -299,20 +299,25 @@ int pv_netns_listen_at(uint16_t port, int *out, struct pv_err *err)
         return 0;
 }
 
+/* A socket, or -1 and why there is none. */
+static int answer(int channel, int fd, int error)
+{
+        union pv_pass_room room;
+        struct iovec data = { &error, sizeof error };
+        struct msghdr m = { .msg_iov = &data, .msg_iovlen = 1 };
+        pv_pass_fds(&m, &room, &fd, fd >= 0);
+        return sendmsg(channel, &m, MSG_NOSIGNAL) < 0 ? -1 : 0;
+}
+
 void pv_netns_serve_sockets(int channel)
 {
         unsigned char family;
         while (recv(channel, &family, 1, 0) == 1) {
-                union pv_pass_room room;
-                int answer = 0;
-                struct iovec data = { &answer, sizeof answer };
-                struct msghdr m = { .msg_iov = &data, .msg_iovlen = 1 };
                 pv_auto_fd fd =
                         socket(family == AF_INET6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-                if (fd < 0)
-                        answer = errno;
-                pv_pass_fds(&m, &room, &fd, fd >= 0);
-                if (sendmsg(channel, &m, MSG_NOSIGNAL) < 0)
+                if (fd >= 0 && answer(channel, fd, 0) == 0)
+                        continue;
+                if (answer(channel, -1, errno) < 0) /* also that it cannot be handed over: ETOOMANYREFS */
                         return;
         }
 }

@@ -7,9 +7,12 @@
 #include <linux/netfilter_ipv4.h>
 #include <poll.h>
 #include <sched.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include "base/pass_fd.h"
 #include "net/nfmsg.h"
 #include "net/nft.h"
 
@@ -310,6 +313,42 @@ static void without_routes_nothing_is_reachable(void **state)
         run_in_child(loopback_alone);
 }
 
+static void ask_while_no_descriptor_can_be_sent(void)
+{
+        int channel[2], holding[2], many[PV_PASS_FDS];
+        const struct rlimit few = { 32, 32 };
+        enter();
+        CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, channel) == 0 && socketpair(AF_UNIX, SOCK_DGRAM, 0, holding) == 0);
+        pid_t server = fork();
+        if (server == 0) {
+                (void)close(channel[0]);
+                (void)close(holding[1]);
+                CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
+                pv_netns_serve_sockets(channel[1]);
+                _exit(0);
+        }
+        for (int i = 0; i < PV_PASS_FDS; i++)
+                many[i] = channel[0];
+        for (int i = 0; i < 5; i++) {
+                union pv_pass_room room;
+                struct iovec byte = { "", 1 };
+                struct msghdr m = { .msg_iov = &byte, .msg_iovlen = 1 };
+                pv_pass_fds(&m, &room, many, PV_PASS_FDS);
+                CHECK(sendmsg(holding[0], &m, 0) == 1);
+        }
+        CHECK(pv_netns_ask_socket(channel[0], AF_INET) == -1 && errno == ETOOMANYREFS);
+        CHECK(close(holding[1]) == 0);
+        CHECK(pv_netns_ask_socket(channel[0], AF_INET) >= 0);
+        CHECK(kill(server, SIGKILL) == 0 && waitpid(server, NULL, 0) == server);
+}
+
+/* ETOOMANYREFS, while another program of the user holds many in flight. */
+static void a_socket_that_cannot_be_handed_over_is_the_only_one(void **state)
+{
+        (void)state;
+        run_in_child(ask_while_no_descriptor_can_be_sent);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -322,6 +361,7 @@ int main(void)
                 cmocka_unit_test(without_routes_nothing_is_reachable),
                 cmocka_unit_test(a_grant_adds_and_denials_stay),
                 cmocka_unit_test(a_long_policy_is_loaded_whole),
+                cmocka_unit_test(a_socket_that_cannot_be_handed_over_is_the_only_one),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }
