@@ -135,8 +135,13 @@ static int ask_once(const struct pv_git_runner *view, const char *worktree, stru
         if (pv_git_ask(view, &ask, answers, err) < 0)
                 return -1;
         rules = answers[ask.n - 1];
+        bool dear = false; /* then the rules were not asked about */
+        for (size_t i = 0; i + 1 < ask.n; i++)
+                dear |= answers[i].exit_code == PV_GIT_TOO_DEAR;
         if (configured)
                 pv_configured_take(answers, worktree, configured);
+        if (dear)
+                return pv_err_set(err, PV_ERR_INPUT, 0, "its configuration takes too long to read; nothing is folded");
         if (rules.exit_code == PV_GIT_TOO_DEAR)
                 return pv_err_set(err, PV_ERR_INPUT, 0, "its rules take too long to match; nothing is folded");
         read_matches(q, at, &rules);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "git/ask.h"
 #include "git/test_runner.h"
 
 struct one {
@@ -141,14 +142,43 @@ static void what_is_configured(void **state)
         pv_test_dir_remove(dir);
 }
 
+/* What the script says behind an answer. The caller's. */
+static char *end_of_answer(char *const argv[], int exit_code)
+{
+        const char *mark = strstr(argv[2], "printf '") + strlen("printf '\\n");
+        return pv_strf("\n%.*s %d\n", (int)strcspn(mark, " "), mark, exit_code);
+}
+
+/* The time was up with the first question. */
+static int dear(void *ctx, char *const argv[], const void *in, size_t in_len, size_t max_out, char **out,
+                size_t *out_len, int *exit_code, struct pv_err *err)
+{
+        *out = end_of_answer(argv, PV_GIT_TOO_DEAR);
+        *out_len = strlen(*out);
+        *exit_code = 0;
+        return 0;
+}
+
+static void a_configuration_that_is_dear_is_no_missing_repository(void **state)
+{
+        struct pv_err err = PV_ERR_INIT;
+        struct pv_git_runner runner = { dear, NULL };
+        struct pv_path_change c = { .root_view = "/w", .path = "a.o", .new_mode = S_IFREG | 0644 };
+        struct pv_verdict v = { 0 };
+        struct pv_configured configured = { 0 };
+        bool asked = false;
+        assert_int_equal(pv_ignore_ask(&runner, "/w", &c, 1, &v, &configured, &asked, &err), -1);
+        assert_non_null(strstr(err.msg, "its configuration takes too long"));
+        assert_false(asked);
+}
+
 /* As much of it as an answer may have. */
 static int talkative(void *ctx, char *const argv[], const void *in, size_t in_len, size_t max_out, char **out,
                      size_t *out_len, int *exit_code, struct pv_err *err)
 {
         enum { WORDS = 300000 };
         pv_auto_str text = { 0 };
-        const char *mark = strstr(argv[2], "printf '") + strlen("printf '\\n");
-        pv_auto_free char *line = pv_strf("\n%.*s 0\n", (int)strcspn(mark, " "), mark);
+        pv_auto_free char *line = end_of_answer(argv, 0);
         pv_str_put(&text, "/w/hooks\n");
         pv_str_put(&text, line);
         pv_str_put_bytes(&text, "file:.git/config\0alias.x\n", sizeof "file:.git/config\0alias.x\n" - 1);
@@ -209,6 +239,7 @@ int main(void)
                 cmocka_unit_test(hooks_paths),
                 cmocka_unit_test(what_is_configured),
                 cmocka_unit_test(many_words_take_no_time),
+                cmocka_unit_test(a_configuration_that_is_dear_is_no_missing_repository),
                 cmocka_unit_test(an_answer_of_another_form_ignores_nothing),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
