@@ -93,8 +93,12 @@ int pv_netpolicy_allow_more(struct pv_netpolicy *p, struct pv_netlayer *l, const
                 bool known = false;
                 for (size_t k = 0; k < l->n_allow && !known; k++)
                         known = is_same_rule(&l->allow[k], &more[i]);
-                if (!known)
-                        l->allow[l->n_allow++] = more[i];
+                if (known)
+                        continue;
+                if (l->n_allow == PV_NETPOLICY_RULES)
+                        return pv_err_set(err, PV_ERR_USAGE, 0, "--%s: more than %d rules", how.option,
+                                          PV_NETPOLICY_RULES);
+                l->allow[l->n_allow++] = more[i];
         }
         return 0;
 }

@@ -113,6 +113,26 @@ static void a_rate_is_a_limit(void **state)
         pv_netpolicy_fini(&p);
 }
 
+static void more_is_allowed_up_to_what_a_record_holds(void **state)
+{
+        struct pv_netpolicy p = { 0 };
+        struct pv_err err = PV_ERR_INIT;
+        pv_auto_strv allow = { 0 }, more = { 0 };
+        for (int i = 0; i < PV_NETPOLICY_RULES - 1; i++)
+                pv_strv_take(&allow, pv_strf("a%d.example", i));
+        pv_strv_add(&more, "a0.example");
+        pv_strv_add(&more, "b.example");
+        const struct pv_netlayer_texts texts = { "command line", &allow, NULL, false };
+        assert_int_equal(pv_netpolicy_add_layer(&p, &texts, NULL, &err), 0);
+        assert_int_equal(pv_netpolicy_allow_more(&p, &p.layer[0], &more, NULL, &err), 0);
+        assert_int_equal(pv_netpolicy_allow_more(&p, &p.layer[0], &more, NULL, &err), 0);
+        assert_int_equal(p.layer[0].n_allow, PV_NETPOLICY_RULES);
+        pv_strv_add(&more, "c.example");
+        assert_int_equal(pv_netpolicy_allow_more(&p, &p.layer[0], &more, NULL, &err), -1);
+        assert_non_null(strstr(err.msg, "more than 1024 rules"));
+        pv_netpolicy_fini(&p);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -120,6 +140,7 @@ int main(void)
                 cmocka_unit_test(what_is_wrong_is_named),
                 cmocka_unit_test(a_group_is_its_targets),
                 cmocka_unit_test(a_rate_is_a_limit),
+                cmocka_unit_test(more_is_allowed_up_to_what_a_record_holds),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }
