@@ -206,6 +206,14 @@ def test_blocked_and_ignored_signals_are_passed_on_as_they_were(run, pv, workspa
     assert not int(masks["SigIgn"], 16) & (1 << (signal.SIGTSTP - 1))
 
 
+def test_a_signal_that_the_caller_blocks_does_not_end_the_set_up(run, pv, workspace, mode):
+    """It waits for the command, which has it blocked, too."""
+    script = "import os,signal,sys; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM]); " \
+             "os.kill(os.getpid(), signal.SIGTERM); os.execv(sys.argv[1], sys.argv[1:])"
+    result = run(["python3", "-c", script, pv, "run", "-q", *mode, "--", "echo", "ran"], cwd=workspace)
+    assert (result.code, result.out) == (0, "ran\n"), result
+
+
 @pytest.mark.parametrize("sig", ["TERM", "INT"])
 def test_a_signal_during_set_up_leaves_no_half_of_a_job(run, pv, pvisor, workspace, environment, sig):
     """Wherever it falls: no job yet, one that says why it failed, or one that ended; never lost, and nothing besides."""

@@ -283,14 +283,14 @@ static int check_alive(const struct pv_launch *l, struct pv_err *err)
         return 0;
 }
 
-/* The signals that end a command which runs, and a start. */
-static int open_ending_signals(void)
+/* The signals that end a command which runs, and a start; one that the command finds blocked waits for it. */
+static int open_ending_signals(const sigset_t *blocked)
 {
         static const int signals[] = { SIGTERM, SIGHUP, SIGINT, SIGQUIT };
         sigset_t ending;
         sigemptyset(&ending);
         for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
-                if (!pv_signal_is_ignored(signals[i]))
+                if (!pv_signal_is_ignored(signals[i]) && !(blocked && sigismember(blocked, signals[i])))
                         sigaddset(&ending, signals[i]);
         return signalfd(-1, &ending, SFD_CLOEXEC | SFD_NONBLOCK);
 }
@@ -316,7 +316,7 @@ static int await_report(const struct pv_launch *l, int signals, struct pv_err *e
 static int collect_reports(struct pv_launch *l, const struct pv_report_sink *sink, struct pv_err *err)
 {
         struct pv_err failure = PV_ERR_INIT;
-        pv_auto_fd signals = open_ending_signals();
+        pv_auto_fd signals = open_ending_signals(l->given.mask);
         int r;
         do {
                 if (sink->obs->n == 0 && await_report(l, signals, err) < 0)
