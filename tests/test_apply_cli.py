@@ -4,12 +4,13 @@ import json
 import os
 import resource
 import signal
+import stat
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from lib import jobs, tree
+from lib import jobs, stepping, tree
 
 
 def script(text):
@@ -164,6 +165,7 @@ def test_part_of_a_directory_that_replaces_something_else(pvisor, plain, before)
 DEEP = """
 import os
 import signal
+import stat
 for _ in range(%d):
     os.mkdir("n" * 59)
     os.chdir("n" * 59)
@@ -631,6 +633,42 @@ def test_looking_and_running_clear_away_the_copies_of_an_apply_that_was_killed(c
     pvisor(*command, cwd=workspace)
     assert not list(workspace.rglob(".pvisor-*"))
     tree.assert_same(before, tree.snapshot(workspace))
+
+
+@pytest.mark.parametrize("by", ["file", "link", "socket", "directory"])
+def test_what_is_replaced_under_a_copy_of_it_is_a_conflict(by, pvisor, pv, make_workspace, environment, tmpfs):
+    """At whichever opening of the host's file that happens, the store on another file system: nothing else fails."""
+    environment["PVISOR_HOME"] = str(tmpfs / "store")
+    opened = 0
+    for number in range(1, 100):
+        workspace, acted = make_workspace(git=False, name=f"p{number}", files={"one": "old\n", "other": "o\n"}), []
+
+        def replace(_):
+            acted.append(True)
+            new = workspace / "new"
+            if by == "file":
+                new.write_text("the host's\n")
+            elif by == "link":
+                new.symlink_to("other")
+            elif by == "socket":
+                os.mknod(new, stat.S_IFSOCK | 0o600)
+            else:
+                new.mkdir()
+                (workspace / "one").unlink()
+            new.rename(workspace / "one")
+
+        pvisor("run", "-q", "--stage", "--", "sh", "-c", "echo new > one", cwd=workspace)
+        code, _, err = stepping.act_at([pv, "apply", "--all"], number, replace, stepping.opens("one"), cwd=workspace,
+                                       env=environment)
+        if not acted:
+            assert code == 0, err
+            break
+        opened += 1
+        if code == 0:  # after the last look: what is there is the agent's or the host's
+            continue
+        assert code == 3, err
+        assert not (workspace / "one").is_file() or (workspace / "one").read_text() in ("the host's\n", "o\n")
+    assert opened > 2
 
 
 def test_a_batch_that_cannot_be_finished_can_be_given_up(agent, pvisor, cut_short, workspace, environment):

@@ -126,9 +126,10 @@ static int copy_regular(int sdir, const char *sname, const struct stat *st, int 
 {
         pv_auto_fd in = openat(sdir, sname, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
         struct stat now;
-        if (in < 0 || fstat(in, &now) < 0)
+        bool replaced = in < 0 && (errno == ELOOP || errno == ENXIO); /* by a link, by a socket */
+        if (!replaced && (in < 0 || fstat(in, &now) < 0))
                 return pv_err_set(err, PV_ERR_SYS, errno, "open %s", sname);
-        if (now.st_ino != st->st_ino || !S_ISREG(now.st_mode))
+        if (replaced || now.st_ino != st->st_ino || !S_ISREG(now.st_mode))
                 return pv_err_set(err, PV_ERR_SYS, EAGAIN, "copy %s: it was replaced meanwhile", sname);
         pv_auto_fd out = openat(ddir, dname, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
         if (out < 0)

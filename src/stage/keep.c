@@ -102,7 +102,7 @@ int pv_keep_copies_first(struct pv_engine *e, struct pv_err *err)
                         continue; /* gone meanwhile: that is a conflict, and found out when it is published */
                 if (copy_to_slot(e, &e->plan->item[i], &at, err) == 0)
                         continue;
-                if (err->sys == ENOENT) {
+                if (err->sys == ENOENT || err->sys == EAGAIN) { /* so is what was replaced under the copy */
                         pv_err_clear(err);
                         continue;
                 }

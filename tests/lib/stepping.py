@@ -44,6 +44,18 @@ def swaps(pid):
     return info[3] == 316 and info[8] == 2
 
 
+def opens(name):
+    """only, for act_at: is it about to open a file that exists, by this name relative to a directory?"""
+    def is_about_to(pid):
+        number, arguments = call_of(pid)
+        if number != OPENAT or arguments[2] & CREATE:
+            return False
+        with open(f"/proc/{pid}/mem", "rb") as memory:
+            memory.seek(arguments[1])
+            return memory.read(len(name) + 1) == os.fsencode(name) + b"\0"
+    return is_about_to
+
+
 def kill_at(args, calls, only=None, **options):
     """Runs args and kills it as it enters its call of that number (from 1): (code, stdout, stderr), -9 if it came there.
 
