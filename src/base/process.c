@@ -60,14 +60,22 @@ size_t pv_process_format(const struct pv_process *p, char out[PV_PROCESS_TEXT])
                                 p->start, p->ns, *p->boot ? p->boot : "-");
 }
 
-bool pv_process_parse(const char *text, struct pv_process *out)
+/* One that is none, too. */
+static bool read_text(const char *text, struct pv_process *out)
 {
         int pid = 0;
-        struct pv_process p = { 0 };
-        if (sscanf(text, "%d %" SCNu64 " %" SCNu64 " %36s", &pid, &p.start, &p.ns, p.boot) != 4 || pid <= 0 ||
-            p.start == 0)
+        *out = (struct pv_process){ 0 };
+        if (sscanf(text, "%d %" SCNu64 " %" SCNu64 " %36s", &pid, &out->start, &out->ns, out->boot) != 4)
                 return false;
-        p.pid = (pid_t)pid;
+        out->pid = (pid_t)pid;
+        return true;
+}
+
+bool pv_process_parse(const char *text, struct pv_process *out)
+{
+        struct pv_process p;
+        if (!read_text(text, &p) || p.pid <= 0 || p.start == 0)
+                return false;
         *out = p;
         return true;
 }
@@ -101,7 +109,9 @@ enum pv_process_state pv_process_await(const struct pv_process *p, int timeout_m
         return state;
 }
 
-#define OVER "over\n" /* behind the process */
+/* Behind the process, the one as long as the other. */
+#define OVER     "over\n"
+#define NOT_OVER "    \n"
 
 static bool read_note(int lock, struct pv_process *out, bool *over)
 {
@@ -117,7 +127,7 @@ static void write_note(int lock, const struct pv_process *p, bool over)
 {
         char text[PV_PROCESS_TEXT + sizeof OVER];
         size_t n = pv_process_format(p, text);
-        (void)snprintf(text + n, sizeof text - n, "%s", over ? OVER : "    \n");
+        (void)snprintf(text + n, sizeof text - n, "%s", over ? OVER : NOT_OVER);
         ssize_t ignored = pwrite(lock, text, strlen(text), 0);
         (void)ignored; /* on a full disk: nobody waits, then */
 }
@@ -155,6 +165,20 @@ bool pv_process_noted_lives(int lock, int timeout_ms)
         struct pv_process first;
         bool over;
         return read_note(lock, &first, &over) && pv_process_await(&first, timeout_ms) == PV_PROCESS_LIVES;
+}
+
+bool pv_process_is_note(int lock)
+{
+        char text[PV_PROCESS_TEXT + sizeof OVER + 1], again[PV_PROCESS_TEXT]; /* more than a note has */
+        struct pv_process p;
+        ssize_t n = pread(lock, text, sizeof text - 1, 0);
+        if (n <= 0)
+                return n == 0;
+        text[n] = '\0';
+        if (strlen(text) != (size_t)n || !read_text(text, &p))
+                return false;
+        size_t first = pv_process_format(&p, again);
+        return pv_str_has_prefix(text, again) && (pv_streq(text + first, OVER) || pv_streq(text + first, NOT_OVER));
 }
 
 bool pv_signal_is_ignored(int sig)

@@ -48,6 +48,8 @@ void pv_process_note_over(int lock);
 bool pv_process_noted_over(int lock);
 /* What was noted lives on though it was waited for. */
 bool pv_process_noted_lives(int lock, int timeout_ms);
+/* Is nothing in that file but what these write there, or nothing at all? */
+bool pv_process_is_note(int lock);
 
 /* Is it ignored? Held back it is pending all the same. */
 bool pv_signal_is_ignored(int sig);

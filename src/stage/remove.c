@@ -59,22 +59,18 @@ int pv_stage_check_names(const struct pv_stage *s, struct pv_err *err)
         return more;
 }
 
-/* Empty, or what a run noted in it (pv_stage_note_init()). */
+/* Empty, or with what a run noted in it (pv_stage_note_init()) and who took it next. */
 static bool is_lock(int dirfd, const char *name)
 {
-        char text[PV_PROCESS_TEXT + 1];
-        struct pv_process p;
         struct stat st;
         if (!pv_streq(name, "lock") && !pv_streq(name, "decide"))
                 return false;
-        if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode) || st.st_size > PV_PROCESS_TEXT)
+        if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
                 return false;
-        if (st.st_size == 0)
+        if (st.st_size == 0) /* whoever may read it */
                 return true;
         pv_auto_fd fd = openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-        ssize_t n = fd < 0 ? -1 : read(fd, text, PV_PROCESS_TEXT);
-        text[n > 0 ? n : 0] = '\0';
-        return pv_process_parse(text, &p) && pv_process_format(&p, text) == (size_t)st.st_size;
+        return fd >= 0 && pv_process_is_note(fd);
 }
 
 /* A kill before the mark is made, or after it went, leaves the files to lock and nothing else. */
