@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include "base/fd.h"
 #include "base/path.h"
@@ -25,6 +26,22 @@ int syncfs(int fd)
         if (die_at_sync > 0 && --die_at_sync == 0)
                 (void)kill(getpid(), SIGKILL);
         return 0;
+}
+
+/* The host opens a file of a new directory as soon as that is published, and changes what is published next. */
+static bool host_is_fast;
+static int host_fd = -1;
+
+int renameat2(int a, const char *b, int c, const char *d, unsigned flags)
+{
+        int r = (int)syscall(SYS_renameat2, a, b, c, d, flags);
+        if (r == 0 && host_is_fast && pv_streq(d, "n")) {
+                host_is_fast = false;
+                host_fd = openat(c, "n/f", O_WRONLY | O_APPEND | O_CLOEXEC);
+                pv_auto_fd other = openat(c, "z", O_WRONLY | O_TRUNC | O_CLOEXEC);
+                assert_int_equal(write(other, "host\n", 5), 5);
+        }
+        return r;
 }
 
 /* A script in the view, and what it means for a target that another script made. */
@@ -327,6 +344,30 @@ static void test_a_batch_cut_short_before_it_began_leaves_nothing(void **state)
         fixture_free(f);
 }
 
+/* What it writes when the batch is taken back must not go where nobody looks. */
+static void test_a_file_of_a_new_directory_that_the_host_writes_to_stays_with_it(void **state)
+{
+        for (place = fixture_next_place(NULL); place; place = fixture_next_place(place)) {
+                struct pv_apply_result result;
+                struct pv_err err = PV_ERR_INIT;
+                struct fixture *f = fixture_make_at(place, "echo z >z");
+                use_store(f, "store");
+                fixture_run_and_seal(f, "mkdir n; echo staged >n/f; echo x >z", NULL);
+                host_is_fast = true;
+                assert_int_equal(apply(f, NULL, &result, &err), -1);
+                assert_int_equal(err.kind, PV_ERR_CONFLICT);
+                assert_true(result.partly);
+                assert_int_equal(write(host_fd, "late\n", 5), 5);
+                pv_fd_closep(&host_fd);
+                fixture_host(f, "test \"$(cat n/f)\" = \"$(printf 'staged\\nlate')\"; test $(cat z) = host");
+                pv_auto_free char *left = changes_of(f);
+                assert_non_null(strstr(left, " z"));
+                assert_null(strstr(left, " n/f"));
+                pv_apply_result_fini(&result);
+                fixture_free(f);
+        }
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -335,6 +376,7 @@ int main(void)
                 cmocka_unit_test(test_what_another_store_left_unfinished_is_refused_with_the_way_out),
                 cmocka_unit_test(test_an_apply_waits_for_another_to_end),
                 cmocka_unit_test(test_a_batch_cut_short_before_it_began_leaves_nothing),
+                cmocka_unit_test(test_a_file_of_a_new_directory_that_the_host_writes_to_stays_with_it),
         };
         return fixture_main("apply", tests, sizeof tests / sizeof *tests);
 }

@@ -189,7 +189,7 @@ static void check_trees(struct pv_engine *e)
                 if ((it->op != PV_OP_REMOVE && it->op != PV_OP_EXCHANGE) || !S_ISDIR(it->out.mode) ||
                     pv_place_target(e, it, &at) < 0)
                         continue;
-                if (!pv_tree_is_exact(e, i, &at, &culprit, &why))
+                if (!pv_tree_is_exact(e, i, &at, PV_LOOK_FOR_WRITERS, &culprit, &why))
                         pv_apply_result_add(e->result, it->root, e->plan->item[culprit].path, why);
         }
 }

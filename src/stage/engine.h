@@ -76,9 +76,12 @@ int pv_move_mend(struct pv_engine *e, const struct pv_item *it, const struct pv_
 
 /*
  * Is the directory that item i moves, at `at` now, exactly its WITHIN items: each what it was, no more and no less?
- * Otherwise the index of the item that is not, or of the directory that holds more, and why (static).
+ * Otherwise the index of the item that is not, or of the directory that holds more, and why (static). Where it came out
+ * of the target, no file in it may be open for writing either: what is written would go where nobody looks.
  */
-bool pv_tree_is_exact(struct pv_engine *e, size_t i, const struct pv_place *at, size_t *culprit, const char **why);
+enum pv_look { PV_LOOK_AT_ENTRIES, PV_LOOK_FOR_WRITERS };
+bool pv_tree_is_exact(struct pv_engine *e, size_t i, const struct pv_place *at, enum pv_look look, size_t *culprit,
+                      const char **why);
 /* Entries of dirfd/name but "." and ".."; -1 with errno. */
 int pv_tree_count_entries(int dirfd, const char *name, size_t *n);
 /* Gives the entries of a moved tree the batch's time and takes the overlay's marks off, or the reverse. */

@@ -106,7 +106,7 @@ bool pv_publish_verify(struct pv_engine *e, size_t i, size_t *culprit, const cha
         if (writer || r < 0 || !pv_item_is_out(it, &have))
                 return false;
         if (S_ISDIR(it->out.mode))
-                return pv_tree_is_exact(e, i, &at, culprit, why);
+                return pv_tree_is_exact(e, i, &at, PV_LOOK_FOR_WRITERS, culprit, why);
         /* Times alone are no proof that it is what was merged, where the kernel's are as coarse as its clock tick. */
         return !(it->flags & PV_ITEM_MERGED) || e->plan->head.kind != PV_BATCH_APPLY ||
                has_content(at.dirfd, at.name, it->sha256);

@@ -24,19 +24,17 @@ static int failed(const struct pv_item *it, struct pv_err *err)
         return pv_err_set(err, PV_ERR_SYS, errno, "take back %s", it->path);
 }
 
-/* IN_TARGET: where the host may still open it. CAME_OUT: who has it open for writing would write where nobody looks. */
-enum look { IN_TARGET, CAME_OUT };
-
 /* Is what lies at `at` what item i published, with all below it? */
-static bool holds_ours(struct pv_engine *e, size_t i, const struct pv_place *at, enum look look)
+static bool holds_ours(struct pv_engine *e, size_t i, const struct pv_place *at, enum pv_look look)
 {
         const struct pv_item *it = &e->plan->item[i];
         struct pv_ident have;
         size_t culprit;
         const char *why;
         bool writer = false;
-        int r = look == CAME_OUT && S_ISREG(it->in.mode) ? pv_ident_read_unwritten(at->dirfd, at->name, &have, &writer)
-                                                         : pv_ident_read(at->dirfd, at->name, &have, NULL);
+        int r = look == PV_LOOK_FOR_WRITERS && S_ISREG(it->in.mode)
+                        ? pv_ident_read_unwritten(at->dirfd, at->name, &have, &writer)
+                        : pv_ident_read(at->dirfd, at->name, &have, NULL);
         if (r < 0 || writer || !pv_item_is_in(e->plan, it, &have))
                 return false;
         if (!S_ISDIR(it->in.mode))
@@ -45,7 +43,7 @@ static bool holds_ours(struct pv_engine *e, size_t i, const struct pv_place *at,
                 size_t n;
                 return pv_tree_count_entries(at->dirfd, at->name, &n) == 0 && n == 0;
         }
-        return pv_tree_is_exact(e, i, at, &culprit, &why);
+        return pv_tree_is_exact(e, i, at, look, &culprit, &why);
 }
 
 static int open_up(struct pv_engine *e, const struct pv_item *it, const struct pv_place *at, uint32_t mode,
@@ -78,14 +76,14 @@ static int rollback_published(struct pv_engine *e, size_t i, struct pv_err *err)
                 return keep(e, it);
         if (pv_place_counterpart(e, it, &at) < 0 || pv_ident_read(at.dirfd, at.name, &there, NULL) < 0)
                 return failed(it, err);
-        if ((it->op == PV_OP_EXCHANGE && there.mode == 0) || !holds_ours(e, i, &target, IN_TARGET))
+        if ((it->op == PV_OP_EXCHANGE && there.mode == 0) || !holds_ours(e, i, &target, PV_LOOK_AT_ENTRIES))
                 return keep(e, it);
         if (open_up(e, it, &target, it->in.mode, PV_ITEM_OPEN_IN) < 0 ||
             open_up(e, it, &at, there.mode, PV_ITEM_OPEN_OUT) < 0)
                 return failed(it, err);
         if (move(e, it, &at, &target, false) < 0)
                 return errno == ENOENT ? keep(e, it) : failed(it, err);
-        if (!holds_ours(e, i, &at, CAME_OUT)) {
+        if (!holds_ours(e, i, &at, PV_LOOK_FOR_WRITERS)) {
                 /*
                  * Between the look and the move the host put something newer there, or writes: it goes back. Where its
                  * name was taken again meanwhile, the host's two versions stay apart: one in the backup.

@@ -43,12 +43,14 @@ static size_t *count_children(const struct pv_plan_list *p, size_t i, size_t end
 }
 
 /* One entry below a moved directory. */
-static bool entry_is_exact(struct pv_engine *e, const struct pv_item *it, const struct pv_place *at, const char **why)
+static bool entry_is_exact(struct pv_engine *e, const struct pv_item *it, const struct pv_place *at, enum pv_look look,
+                           const char **why)
 {
         struct pv_ident have;
         bool old = it->flags & PV_ITEM_OLD_TREE, writer = false;
-        int r = old && S_ISREG(it->out.mode) ? pv_ident_read_unwritten(at->dirfd, at->name, &have, &writer)
-                                             : pv_ident_read(at->dirfd, at->name, &have, NULL);
+        int r = look == PV_LOOK_FOR_WRITERS && S_ISREG(side(it)->mode)
+                        ? pv_ident_read_unwritten(at->dirfd, at->name, &have, &writer)
+                        : pv_ident_read(at->dirfd, at->name, &have, NULL);
         if (writer || r < 0 || have.mode == 0) {
                 *why = writer ? "open for writing on the host" : "removed on the host meanwhile";
                 return false;
@@ -57,7 +59,8 @@ static bool entry_is_exact(struct pv_engine *e, const struct pv_item *it, const 
         return old ? pv_item_is_out(it, &have) : pv_item_is_in(e->plan, it, &have);
 }
 
-bool pv_tree_is_exact(struct pv_engine *e, size_t i, const struct pv_place *at, size_t *culprit, const char **why)
+bool pv_tree_is_exact(struct pv_engine *e, size_t i, const struct pv_place *at, enum pv_look look, size_t *culprit,
+                      const char **why)
 {
         struct pv_plan_list *p = e->plan;
         const struct pv_item *top = &p->item[i];
@@ -76,7 +79,7 @@ bool pv_tree_is_exact(struct pv_engine *e, size_t i, const struct pv_place *at, 
                         return false;
                 if (k > i && (here.dirfd = pv_walk_parent(&walk, p->item[k].path + skip, &here.name)) < 0)
                         return false;
-                if (k > i && !entry_is_exact(e, &p->item[k], &here, why))
+                if (k > i && !entry_is_exact(e, &p->item[k], &here, look, why))
                         return false;
                 uint32_t mode = k > i ? side(&p->item[k])->mode : (uint32_t)S_IFDIR;
                 if (!S_ISDIR(mode))
