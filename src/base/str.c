@@ -260,7 +260,10 @@ void pv_strv_fini(struct pv_strv *v)
 
 void pv_strv_take(struct pv_strv *v, char *s)
 {
-        v->v = pv_realloc(v->v, v->n + 2, sizeof *v->v);
+        if (v->n + 2 > v->room) {
+                v->room = v->n < 4 ? v->n + 2 : 2 * v->n;
+                v->v = pv_realloc(v->v, v->room, sizeof *v->v);
+        }
         v->v[v->n++] = s;
         v->v[v->n] = NULL;
 }

@@ -56,7 +56,7 @@ bool pv_str_has_suffix(const char *s, const char *suffix);
 /* A NULL-terminated vector of owned strings. Zero-initialise; v is NULL while empty. */
 struct pv_strv {
         char **v;
-        size_t n;
+        size_t n, room;
 };
 void pv_strv_fini(struct pv_strv *v);
 #define pv_auto_strv __attribute__((cleanup(pv_strv_fini))) struct pv_strv
