@@ -171,6 +171,8 @@ def test_a_supervisor_without_descriptors_waits_and_then_answers(background):
             s.recv(9999)
         except TimeoutError:
             return s, spent() - before
+        except ConnectionResetError:  # let in with the last room, and dropped: it cannot be looked into who that is
+            pass
         s.close()
         return None
 
