@@ -45,6 +45,7 @@
 #include "job/network.h"
 #include "job/noter.h"
 #include "job/run_report.h"
+#include "job/run_streams.h"
 #include "job/serve.h"
 #include "job/stage_size.h"
 #include "job/store_internal.h"
@@ -88,10 +89,7 @@ struct lifecycle {
         int job_dir;
         struct pv_stage *stage;
         struct pv_serving serving;
-        int capture[2];             /* the logs of stdout and stderr, where they are kept */
-        struct pv_output output[2]; /* what goes there, of a command without a terminal */
-        int theirs[2];              /* the command's ends of it, until it has them */
-        int null;                   /* /dev/null for a terminal's stdin */
+        struct pv_run_streams streams;
         struct pv_observations *observations;
         json_t *observed;        /* their record */
         struct pv_launch *begun; /* until the start */
@@ -247,32 +245,14 @@ static int accept_stage(struct lifecycle *l, const char *dir, struct pv_err *err
         return done < 0 || (l->decided->origin != PV_JOB_NEW && check_roots(l, err) < 0) ? -1 : 0;
 }
 
-static bool has_terminal(const struct lifecycle *l, int fd)
-{
-        const struct pv_detached *d = l->run->detached;
-        return d && l->plan->stdio != PV_STDIO_CAPTURE && pv_detached_has_terminal(d, fd);
-}
-
-/* A captured or detached command's standard descriptors are the job's files where no terminal is in their place. */
-static bool is_kept(const struct lifecycle *l, int fd)
-{
-        if (has_terminal(l, fd) || (l->plan->stdio != PV_STDIO_CAPTURE && !l->run->detached))
-                return false;
-        return fd != STDIN_FILENO || isatty(STDIN_FILENO);
-}
-
-/* The command's descriptor, as far as it is there before the job is. */
-static int early_stdio(const struct lifecycle *l, int fd)
-{
-        return has_terminal(l, fd) ? l->run->detached->slave : is_kept(l, fd) ? -1 : fd;
-}
-
 static void begin_boundary(struct lifecycle *l)
 {
+        const struct pv_run_streams *io = &l->streams;
         const struct pv_boundary_spec spec = {
                 .plan = l->plan,
-                .stdio = { early_stdio(l, STDIN_FILENO), early_stdio(l, STDOUT_FILENO), early_stdio(l, STDERR_FILENO) },
-                .terminal = l->plan->stdio != PV_STDIO_CAPTURE && isatty(early_stdio(l, STDIN_FILENO)),
+                .stdio = { pv_run_streams_early(io, STDIN_FILENO), pv_run_streams_early(io, STDOUT_FILENO),
+                           pv_run_streams_early(io, STDERR_FILENO) },
+                .terminal = !io->captured && isatty(pv_run_streams_early(io, STDIN_FILENO)),
                 .network = l->network.inside ? &l->network.hooks : NULL,
                 .mask = &l->mask,
         };
@@ -316,40 +296,6 @@ static int open_stage(struct lifecycle *l, struct pv_err *err)
         return serve_stage(l, err);
 }
 
-static int open_log(const struct lifecycle *l, const char *name, int *out, struct pv_err *err)
-{
-        *out = openat(l->job_dir, name, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600);
-        return *out < 0 ? pv_err_set(err, PV_ERR_SYS, errno, "%s", name) : 0;
-}
-
-static int open_output(struct lifecycle *l, int fd, const char *name, struct pv_err *err)
-{
-        int i = fd - STDOUT_FILENO;
-        if (open_log(l, name, &l->capture[i], err) < 0)
-                return -1;
-        return is_kept(l, fd) ? pv_output_open(&l->output[i], l->capture[i], &l->theirs[i], err) : 0;
-}
-
-/* A captured command has no terminal; reading from one in the background would stop it. */
-static int open_capture(struct lifecycle *l, struct pv_err *err)
-{
-        if (l->plan->stdio != PV_STDIO_CAPTURE && !l->run->detached)
-                return 0;
-        if (open_output(l, STDOUT_FILENO, PV_JOB_STDOUT, err) < 0 ||
-            open_output(l, STDERR_FILENO, PV_JOB_STDERR, err) < 0)
-                return -1;
-        if (has_terminal(l, STDIN_FILENO) || !isatty(STDIN_FILENO))
-                return 0;
-        l->null = open("/dev/null", O_RDONLY | O_CLOEXEC);
-        return l->null < 0 ? pv_err_set(err, PV_ERR_SYS, errno, "/dev/null") : 0;
-}
-
-/* What early_stdio() left open. */
-static int late_stdio(const struct lifecycle *l, int fd)
-{
-        return early_stdio(l, fd) >= 0 ? -1 : fd == STDIN_FILENO ? l->null : l->theirs[fd - STDOUT_FILENO];
-}
-
 /* Some file systems have no sockets: then nobody can speak with the job, which runs nevertheless. */
 static void open_control(struct lifecycle *l)
 {
@@ -358,27 +304,6 @@ static void open_control(struct lifecycle *l)
                 return;
         (void)pv_err_wrap(&err, "nothing can be asked of this job while it runs");
         pv_log_warn("%s", err.msg);
-}
-
-static void serve_output(struct lifecycle *l)
-{
-        if (l->run->detached)
-                pv_detached_serve(l->run->detached, l->boundary, l->capture[0]);
-        for (int i = 0; i < 2; i++)
-                pv_output_serve(&l->output[i], l->boundary);
-}
-
-/* What is still on its way, when nothing writes any more. */
-static void finish_output(struct lifecycle *l)
-{
-        if (l->run->detached) {
-                pv_detached_stop(l->run->detached);
-                pv_detached_drain(l->run->detached);
-        }
-        for (int i = 0; i < 2; i++) {
-                pv_output_stop(&l->output[i]);
-                pv_output_drain(&l->output[i], 0);
-        }
 }
 
 static void serve_control(struct lifecycle *l)
@@ -390,7 +315,7 @@ static void serve_control(struct lifecycle *l)
                 .boundary = l->boundary,
                 .serving = &l->serving,
                 .network = &l->network,
-                .terminal = has_terminal(l, STDOUT_FILENO) ? l->run->detached->master : -1,
+                .terminal = pv_run_streams_is_terminal(&l->streams, STDOUT_FILENO) ? l->run->detached->master : -1,
         };
         if (l->control && pv_control_serve(l->control, &job, &err) < 0)
                 pv_log_err(&err);
@@ -467,13 +392,15 @@ static int start(struct lifecycle *l, struct pv_err *err)
                 *err = l->failure;
                 return -1;
         }
+        const struct pv_run_streams *io = &l->streams;
         pv_auto_free char *scratch = pv_path_join(l->live.job->dir, SCRATCH);
         const struct pv_cache_layer caches = { l->plan->home, l->kept.upper, l->kept.work };
         const struct pv_boundary_job job = {
                 .overlays = l->serving.overlays,
                 .n_overlays = l->serving.n,
                 .scratch = scratch,
-                .stdio = { late_stdio(l, STDIN_FILENO), late_stdio(l, STDOUT_FILENO), late_stdio(l, STDERR_FILENO) },
+                .stdio = { pv_run_streams_late(io, STDIN_FILENO), pv_run_streams_late(io, STDOUT_FILENO),
+                           pv_run_streams_late(io, STDERR_FILENO) },
                 .caches = l->kept.upper ? &caches : NULL,
                 .born = note_init,
                 .ctx = l,
@@ -481,8 +408,7 @@ static int start(struct lifecycle *l, struct pv_err *err)
         if (pv_boundary_start(pv_steal(&l->begun), &job, &l->boundary, l->observations, err) < 0 ||
             start_network(l, err) < 0)
                 return -1;
-        for (int i = 0; i < 2; i++)
-                pv_fd_closep(&l->theirs[i]);
+        pv_run_streams_given(&l->streams);
         announce(l);
         if (l->run->detached && pv_detached_started(l->run->detached, l->live.job, l->job_dir, err) < 0)
                 return -1;
@@ -494,7 +420,7 @@ static int start(struct lifecycle *l, struct pv_err *err)
 static int prepare(struct lifecycle *l, struct pv_err *err)
 {
         if (create_job_and_accept_stage(l, err) < 0 || go_on(l, err) < 0 || open_stage(l, err) < 0 ||
-            go_on(l, err) < 0 || open_capture(l, err) < 0)
+            go_on(l, err) < 0 || pv_run_streams_open(&l->streams, l->job_dir, err) < 0)
                 return -1;
         open_control(l);
         return start(l, err);
@@ -550,7 +476,7 @@ static void write_bundle(const struct lifecycle *l, const struct pv_exit *end, c
                 .plan = l->plan,
                 .observations = l->observations,
                 .observed = l->observed,
-                .output_kept = l->capture[0] >= 0,
+                .output_kept = l->streams.log[0] >= 0,
                 .started = l->started,
                 .exit = end,
                 .changes = changes,
@@ -603,7 +529,7 @@ static void follow(struct lifecycle *l, struct pv_run_end *out)
                 write_bundle(l, NULL, NULL, NULL); /* what is left should this process be killed */
         serve_control(l);
         start_background(l);
-        serve_output(l);
+        pv_run_streams_serve(&l->streams, l->boundary);
         if (pv_boundary_wait(l->boundary, &end, &err) < 0)
                 pv_log_err(&err);
         note_over(l);
@@ -616,7 +542,7 @@ static void follow(struct lifecycle *l, struct pv_run_end *out)
         if (l->stage)
                 l->live.job->applied = (long long)pv_batches_count_standing(l->stage);
         pv_boundary_dissolve(l->boundary);
-        finish_output(l);
+        pv_run_streams_finish(&l->streams);
         if (!pv_serve_end(&l->serving))
                 pv_log_warn("the program that served the stage ended before the command: it may have met errors");
         compute_changes(l, &changes);
@@ -682,12 +608,7 @@ static void lifecycle_fini(struct lifecycle *l)
         pv_stage_close(l->stage);
         free(l->observations);
         json_decref(l->observed);
-        for (int i = 0; i < 2; i++) {
-                pv_output_fini(&l->output[i]);
-                pv_fd_closep(&l->capture[i]);
-                pv_fd_closep(&l->theirs[i]);
-        }
-        pv_fd_closep(&l->null);
+        pv_run_streams_fini(&l->streams);
         pv_fd_closep(&l->job_dir);
         pv_live_job_fini(&l->live); /* last: its lock tells others that the job has ended */
 }
@@ -716,14 +637,13 @@ int pv_run_execute(const struct pv_run *run, const struct pv_run_plan *decided, 
                 .plan = decided->plan,
                 .live = PV_LIVE_JOB_INIT,
                 .job_dir = -1,
-                .capture = { -1, -1 },
-                .output = { PV_OUTPUT_INIT, PV_OUTPUT_INIT },
-                .theirs = { -1, -1 },
-                .null = -1,
+                .streams = PV_RUN_STREAMS_INIT,
                 .failure = PV_ERR_INIT,
                 .network = PV_RUN_NETWORK_INIT,
                 .kept = PV_KEPT_RUN_INIT,
         };
+        l.streams.detached = run->detached;
+        l.streams.captured = decided->plan->stdio == PV_STDIO_CAPTURE;
         (void)mallopt(M_TRIM_THRESHOLD, 16 << 20); /* memory that goes back and forth is faults */
         hold_signals(&l);
         int r = prepare(&l, err);
