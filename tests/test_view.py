@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the command sees: the projected root, HOME, shares, devices, proc - and what it must not see."""
+import json
 import os
 import shutil
 import socket
@@ -516,3 +517,26 @@ def test_no_core_file_can_be_asked_for(inside, pvisor, workspace, sandbox):
     assert inside(sandbox, asked).split() == ["0", "refused"]
     assert pvisor("run", "-q", "--", "sh", "-c", "ulimit -Hc", cwd=workspace).out.strip() == \
         subprocess.run(["sh", "-c", "ulimit -Hc"], capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.mark.parametrize("where", ["workspace", "above"])
+def test_a_mount_past_the_stage_is_not_called_staged(pvisor, make_workspace, temporary, where):
+    """The workspace itself, to be written under another name: then nothing keeps its changes in the stage."""
+    workspace = make_workspace(where=temporary / "above")
+    source, inside = (workspace, "/x") if where == "workspace" else (workspace.parent, f"/x/{workspace.name}")
+    pvisor("run", "--stage", "--mount", f"{source}:/x:write", "--", "sh", "-c", f"echo past > {inside}/past", cwd=workspace)
+    assert (workspace / "past").read_text() == "past\n"
+    bundle = json.loads(pvisor("status", "last", "--review", "--json", cwd=workspace).out)
+    assert not bundle["safety"]["workspace_writes_staged"]
+    refused = pvisor("run", "--safe", "--mount", f"{source}:/x:write", "--", "true", cwd=workspace, code=None)
+    assert refused.code in (2, 5), refused
+
+
+def test_a_part_that_lands_at_once_is_a_limit_of_the_staging(pvisor, workspace):
+    (workspace / "out").mkdir()
+    pvisor("run", "--stage", "--mount", f"{workspace}/out:write", "--", "sh", "-c", "echo 1 > out/new; echo 2 > staged",
+           cwd=workspace)
+    assert (workspace / "out/new").exists() and not (workspace / "staged").exists()
+    bundle = json.loads(pvisor("status", "last", "--review", "--json", cwd=workspace).out)
+    limits = [limit for o in bundle["executor_observations"] if o["control"] == "stage" for limit in o["limits"]]
+    assert bundle["safety"]["workspace_writes_staged"] and any("out is the host's own" in limit for limit in limits)

@@ -22,11 +22,55 @@ static struct pv_observation *add(struct pv_observations *obs, enum pv_dimension
         return o;
 }
 
+/* Does something that was asked for show it, under whatever name? What is put over it at that place does not. */
+static bool is_shown(const struct pv_view *view, const char *path, bool for_writing)
+{
+        for (size_t i = 0; i < view->n; i++) {
+                const struct pv_view_step *s = &view->v[i];
+                bool shows =
+                        s->op == PV_VIEW_WRITE || (!for_writing && (s->op == PV_VIEW_READ || s->op == PV_VIEW_STAGE));
+                if (!shows || !pv_path_is_within(path, s->src))
+                        continue;
+                size_t n = s->src[1] ? strlen(s->src) : 0; /* "/" */
+                pv_auto_free char *there = pv_strf("%s%s", s->dst, path + n);
+                if (pv_view_at(view, there) == s)
+                        return true;
+        }
+        return false;
+}
+
+/* A mount that was asked for lets writes through to what is staged: then nothing keeps them in the stage. */
+static bool is_passed_by(const struct pv_launch *l)
+{
+        const struct pv_plan *p = l->spec->plan;
+        for (size_t i = 0; i < p->n_roots; i++)
+                if (is_shown(&l->view, p->roots[i].target, true))
+                        return true;
+        return false;
+}
+
+/* A part of what is staged that was asked for to land at once. */
+static void limit_staging(const struct pv_launch *l, struct pv_observation *o)
+{
+        const struct pv_plan *p = l->spec->plan;
+        for (size_t i = 0; i < l->view.n; i++) {
+                const struct pv_view_step *s = &l->view.v[i];
+                for (size_t k = 0; s->op == PV_VIEW_WRITE && k < p->n_roots; k++) {
+                        if (!pv_path_is_within(s->src, p->roots[k].target))
+                                continue;
+                        pv_auto_str text = { 0 };
+                        pv_str_put_safe(&text, s->dst);
+                        pv_str_put(&text, " is the host's own: what is written there is not staged.");
+                        pv_observation_limit(o, text.s);
+                }
+        }
+}
+
 static void observe_stage(const struct pv_launch *l, struct pv_observations *obs)
 {
         char mechanism[96];
         size_t n = l->spec->plan->n_roots;
-        if (n == 0)
+        if (n == 0 || is_passed_by(l))
                 return;
         size_t by_fuse = 0;
         for (size_t i = 0; i < l->job.n_overlays; i++)
@@ -35,6 +79,7 @@ static void observe_stage(const struct pv_launch *l, struct pv_observations *obs
         (void)snprintf(mechanism, sizeof mechanism, "%s over %zu director%s, upper layers in the stage", what, n,
                        n == 1 ? "y" : "ies");
         struct pv_observation *o = add(obs, PV_DIM_WORKSPACE_WRITES, PV_CONTROL_STAGE, mechanism);
+        limit_staging(l, o);
         if (by_fuse)
                 pv_observation_limit(o, "The fuse overlay is slower than overlayfs; files of other owners look like "
                                         "one's own in it.");
@@ -68,7 +113,7 @@ static void observe_root(const struct pv_launch *l, struct pv_observations *obs)
         static const char root[] = "mount namespace with a root of its own; no other host path exists in it";
         if (l->view.base != PV_VIEW_NEW_ROOT)
                 return;
-        if (l->spec->plan->n_roots > 0)
+        if (l->spec->plan->n_roots > 0 && !is_passed_by(l))
                 (void)add(obs, PV_DIM_WORKSPACE_WRITES, PV_CONTROL_ROOT, root);
         limit_writes(&l->view, add(obs, PV_DIM_HOST_WRITES, PV_CONTROL_ROOT, root));
         (void)add(obs, PV_DIM_READS, PV_CONTROL_ROOT, root);
@@ -88,29 +133,13 @@ static bool keeps_caches(const struct pv_launch *l)
         return false;
 }
 
-/* Does something that was asked for show HOME, under whatever name? What is put over it at that place does not. */
-static bool is_home_shown(const struct pv_view *view, const char *home)
-{
-        for (size_t i = 0; i < view->n; i++) {
-                const struct pv_view_step *s = &view->v[i];
-                bool shows = s->op == PV_VIEW_READ || s->op == PV_VIEW_WRITE || s->op == PV_VIEW_STAGE;
-                if (!shows || !pv_path_is_within(home, s->src))
-                        continue;
-                size_t n = s->src[1] ? strlen(s->src) : 0; /* "/" */
-                pv_auto_free char *there = pv_strf("%s%s", s->dst, home + n);
-                if (pv_view_at(view, there) == s)
-                        return true;
-        }
-        return false;
-}
-
 /* Where HOME is the workspace's, or was asked for without --safe, nothing keeps credential stores out of sight. */
 static void observe_home(const struct pv_launch *l, struct pv_observations *obs)
 {
         const struct pv_plan *p = l->spec->plan;
         char mechanism[96];
         if (l->view.base != PV_VIEW_NEW_ROOT || p->home_mode == PV_HOME_HOST ||
-            (p->home_mode == PV_HOME_EMPTY && !p->safe && is_home_shown(&l->view, p->home)))
+            (p->home_mode == PV_HOME_EMPTY && !p->safe && is_shown(&l->view, p->home, false)))
                 return;
         if (p->home_mode == PV_HOME_COW)
                 (void)snprintf(mechanism, sizeof mechanism, "a throw-away view of HOME, %zu credential stores hidden",
